@@ -105,8 +105,8 @@ def _rows(file: Path) -> list[Row]:
         submission = unpack(file, folder)
         summary = summarise([folder])
         found, cautions = results(summary), len(cautions_of(submission.folder))
-    (setting,) = summary.settings
-    plan = setting.first.plan
+    (only,) = summary.settings
+    plan = only.setting.first.plan
     written = (
         "none"
         if plan is None
@@ -118,11 +118,11 @@ def _rows(file: Path) -> list[Row]:
         )
     )
     better = "true" if found["higher_is_better"][0] else "false"
-    learned = {p.group for p in setting.first.policies if p.kind == "learned"}
+    learned = {p.group for p in only.setting.first.policies if p.kind == "learned"}
     return [
         Row(file, submission, cautions, written, row | {"higher_is_better": better})
         for row in found.iter_rows(named=True)
-        if row["policy"] in learned and row["baseline"] == summary.strongest[setting.label]
+        if row["policy"] in learned and row["baseline"] == only.strongest
     ]  # fmt: skip
 
 

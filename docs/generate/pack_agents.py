@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.pairing import read_settings
-from hindcast.pipeline.evaluation.summary.results import records
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.storage.location import traces_folder
 from hindcast.policies.entrants import entrants
@@ -134,7 +133,7 @@ def main(arguments: Sequence[str]) -> None:
     known: dict[str, Any] = {}
     for pods in LISTS:
         (setting,) = read_settings(play(out, agents, pods))
-        of_list = records([setting])
+        of_list = setting.records
         known |= of_list
         group_of = {name: entry.group for name, entry in setting.entries.items()}
         for row in rows(pods, setting.scores, group_of):

@@ -34,7 +34,6 @@ from docs.generate.text import code, prose, table
 from hindcast.pipeline.evaluation.entrant import Entrant
 from hindcast.pipeline.evaluation.evaluate import evaluate
 from hindcast.pipeline.evaluation.summary.pairing import read_settings
-from hindcast.pipeline.evaluation.summary.results import origin, records
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.pages.numbers import write_interval, write_number
 from hindcast.pipeline.recipes.loading import load_recipe
@@ -137,16 +136,15 @@ def _entrants(recipe: Recipe, source: Source, folder: Path | None) -> list[Entra
 
 def _rows(part: str, log: str, folder: Path) -> list[dict[str, Any]]:
     """Return the rows of an evaluation, best policy first."""
-    summary = summarise([folder])
-    (setting,) = summary.settings
+    (summary,) = summarise([folder]).settings
+    setting = summary.setting
     group = {name: entry.group for name, entry in setting.entries.items()}
     means = (
         setting.scores.with_columns(pl.col("policy").replace(group))
         .group_by("policy", "metric").agg(pl.col("value").mean())
     )  # fmt: skip
     outcomes = {(policy, metric): value for policy, metric, value in means.iter_rows()}
-    against = summary.rows(setting, setting.first.headline).filter(reference=BASE)
-    origins = {p.name: origin(setting, p) for p in summary.headline(setting).policies}
+    origins = {p.name: setting.origin(p) for p in setting.headline.policies}
     return [
         {
             "part": part, "log": log, "policy": row["policy"], "kind": row["kind"],
@@ -158,7 +156,8 @@ def _rows(part: str, log: str, folder: Path) -> list[dict[str, Any]]:
             **{name: row[name] for name in ("wins", "ties", "losses")},
             "provenance": origins[row["policy"]],
         }
-        for row in against.iter_rows(named=True)
+        for row in summary.table[setting.first.headline]
+        if row["reference"] == BASE
     ]  # fmt: skip
 
 
@@ -176,7 +175,7 @@ def main(arguments: Sequence[str]) -> None:
         if not (folder / "evaluation.json").is_file():
             trained = None if agents is None else agents / source.recipe
             evaluate(recipe, _entrants(recipe, source, trained), split=split, out=folder)
-        known |= records(read_settings([folder]))
+        known |= read_settings([folder])[0].records
         for row in _rows(part, log, folder):
             writer.writerow({
                 name: f"{value:.6g}" if isinstance(value, float) else value

@@ -28,7 +28,7 @@ def pairing(folder: Path, metric: str | None = None) -> Pairing:
 
 def runs(scores: Pairing, policy: str) -> PolicyRuns:
     """Return the scores of a policy or agent. Raises UnknownName if there is none."""
-    found = scores.find(policy)
+    found = scores.by_name.get(policy)
     if found is None:
         raise unknown_name("policy", policy, [each.name for each in scores.policies])
     return found

@@ -22,17 +22,15 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.evaluation.summary.evaluations import Evaluation
 from hindcast.pipeline.recipes.loading import parse_recipe
 from hindcast.pipeline.recipes.problem import windows_key
 from hindcast.pipeline.recipes.recipe import Recipe
 from hindcast.pipeline.recipes.shipped import recipe_folder
 from hindcast.pipeline.scenarios import load_scenario
-from hindcast.pipeline.storage.files import read_json
-from hindcast.pipeline.storage.run_files import EVALUATION
 
 FILE: Final = "anchors.csv"
 _SHOWN: Final = "foresight"  # this setting and those of Scenario.added only add columns
@@ -76,12 +74,11 @@ def anchor_of(recipe: Recipe, split: str = "test") -> Anchor | None:
     return anchors().get(windows_of(recipe, split))
 
 
-def anchor_of_evaluation(folder: Path) -> Anchor | None:
+def anchor_of_evaluation(evaluation: Evaluation) -> Anchor | None:
     """Return the anchor of the windows of an evaluation; None if the file has none."""
-    settings = read_json(folder / EVALUATION)
     try:
-        recipe = parse_recipe(settings["settings"], str(folder))
-        return anchor_of(recipe, settings["split"])
+        recipe = parse_recipe(evaluation.settings, str(evaluation.folder))
+        return anchor_of(recipe, evaluation.split)
     except (InputError, KeyError, TypeError):  # an older evaluation, or one without its plug-in
         return None
 

@@ -18,6 +18,7 @@ from hindcast.pipeline.errors import printable
 from hindcast.pipeline.pages.markdown import cell, plain_text, quoted, wrapped
 from hindcast.pipeline.pages.numbers import (
     count_of,
+    decimals_for,
     write_estimate,
     write_interval,
     write_number,
@@ -64,9 +65,9 @@ def _environment(folder: Path) -> "jinja2.Environment":
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        cell=cell, count_of=count_of, estimate=_estimate, number=write_number,
-        plain=plain_text, printable=printable, quoted=quoted, repr=repr, wrapped=wrapped,
-        written=format,
+        cell=cell, count_of=count_of, decimals=decimals_for, estimate=_estimate,
+        number=write_number, plain=plain_text, printable=printable, quoted=quoted, repr=repr,
+        wrapped=wrapped, written=format,
     )  # fmt: skip
     environment.globals.update(interval=write_interval)
     return environment

@@ -8,7 +8,7 @@ steps are drawn at the steps that all of them have.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -55,25 +55,31 @@ def training_runs(folders: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> dict[str, str]:
-    """Return the values of the section about training, see report.html.jinja.
+def training_part(folders: Sequence[Path], first: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Return the values of the section about training, see report.html.jinja; None without runs.
 
     The plot has a panel per metric with a line per agent and a band over its seeds. It is empty if
-    there are no metrics. Metrics of `first` come before the others. Raises DatasetError for a
-    metrics.parquet without the columns step, metric and value.
+    there are no metrics. Metrics of `first` come before the others. `agents` are the agents' names,
+    each with a sentence. Raises DatasetError for a metrics.parquet without the columns step, metric
+    and value.
     """
+    runs = training_runs(folders)
+    if not runs:
+        return None
     groups = by_agent(runs)
+    names = {agent: ", ".join(run.name for run in inside) for agent, inside in groups.items()}
+    agents = {agent: f"agent of the training {told}" for agent, told in names.items()}
     shown = dict(list(groups.items())[:_AGENTS])
     curves: dict[str, dict[str, Curve]] = {}
-    for agent, folders in shown.items():
-        for metric, curve in agent_curves(folders).items():
+    for agent, inside in shown.items():
+        for metric, curve in agent_curves(inside).items():
             curves.setdefault(metric, {})[agent] = curve
     # The metrics of `first`, then those that most agents have, then by order of appearance.
     place = {metric: i for i, metric in enumerate(first)}
     order = sorted(curves, key=lambda m: (place.get(m, len(place)), -len(curves[m])))
     drawn = {metric: curves[metric] for metric in order[:_PANELS]}
     if not drawn:
-        return {"plot": "", "text": ""}
+        return {"plot": "", "text": "", "agents": agents}
     text = f"{count_of(len(runs), 'run')} of {count_of(len(groups), 'agent')}; "
     if any(curve.seeds > 1 for of in drawn.values() for curve in of.values()):
         text += "lines are means over seeds, bands 95 % intervals of single steps (Student's t); "
@@ -82,7 +88,7 @@ def training_part(runs: Sequence[Path], first: Sequence[str] = ()) -> dict[str, 
         text += f" Not drawn: {', '.join(order[_PANELS:])}."
     if len(groups) > _AGENTS:
         text += f" Only the first {_AGENTS} agents are drawn."
-    return {"plot": curves_plot(drawn, " ".join(shown)), "text": text}
+    return {"plot": curves_plot(drawn, " ".join(shown)), "text": text, "agents": agents}
 
 
 def by_agent(runs: Sequence[Path]) -> dict[str, list[Path]]:

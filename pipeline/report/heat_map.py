@@ -82,11 +82,14 @@ def _by_1_2_5(lowest: float, highest: float) -> Array:
     return edges[first : max(last, first + 1) + 1]
 
 
-def heat_map_figure(of: HeatMap | None, name: str, what: str) -> Figure | None:
+def heat_map_figure(
+    load: Array, slowdowns: Mapping[str, Array], name: str, what: str
+) -> Figure | None:
     """Return the heat maps of all policies beside each other; None without a map.
 
-    `what` says what the windows are, in a sentence.
+    `load` and `slowdowns` are those of `heat_map`; `what` says what the windows are, in a sentence.
     """
+    of = heat_map(load, slowdowns)
     if of is None:
         return None
     columns, rows = len(of.loads) - 1, len(of.slowdowns) - 1

@@ -4,16 +4,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from hindcast.pipeline.evaluation.summary.pairing import Setting
-from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
-from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.evaluation.summary.summarise import SettingSummary
 from hindcast.pipeline.pages.numbers import name_with_unit
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.report.plots import shortened
 from hindcast.pipeline.report.schedule_figures import Figure
 from hindcast.pipeline.report.schedule_plots import compact
-from hindcast.pipeline.report.tables import rows_of
-from hindcast.pipeline.statistics.intervals import Array
+from hindcast.pipeline.statistics.intervals import Array, tie_tolerance
 
 _PANELS: Final = 8
 _COLUMNS: Final = 4
@@ -21,20 +18,18 @@ _FEWEST: Final = 3  # policies or windows, below which a table says it better
 _BARS: Final = 60  # of a panel
 
 
-def small_multiples(summary: Summary, setting: Setting) -> Figure | None:
+def small_multiples(summary: SettingSummary) -> Figure | None:
     """Return the paired differences of policies to the strongest, window by window.
 
     Policies come best first. None without a strongest policy or a better direction, or with less
     than three other policies or windows.
     """
-    headline, strongest = summary.headline(setting), summary.strongest[setting.label]
-    reference = headline.find(strongest) if strongest else None
+    headline, strongest = summary.setting.headline, summary.strongest
     better = headline.metric.better
-    if reference is None or strongest is None or better == "neither":
+    if strongest is None or better == "neither":
         return None
-    order = [row["policy"] for row in rows_of(summary, setting, headline.metric.name)]
-    found = (headline.find(name) for name in order if name != strongest)
-    others = [policy for policy in found if policy is not None]
+    reference = headline.by_name[strongest]
+    others = [policy for policy in headline.ranked if policy is not reference]
     if min(len(others), len(headline.windows)) < _FEWEST:
         return None
     panels = {
@@ -54,7 +49,7 @@ def small_multiples(summary: Summary, setting: Setting) -> Figure | None:
     if len(others) > _PANELS:
         sentences.append(f"The {_PANELS} best of {len(others)} policies by mean are drawn.")
     sentences.append("The table below names windows.")
-    plot = _plot(panels, better == "lower", axis, f"multiples {setting.label}")
+    plot = _plot(panels, better == "lower", axis, f"multiples {summary.setting.label}")
     return Figure(plot, f"Differences to {strongest}, window by window.", " ".join(sentences))
 
 

@@ -10,26 +10,23 @@
 The same input gives the same bytes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hindcast.pipeline.evaluation.summary.cautions import cautions
-from hindcast.pipeline.evaluation.summary.finding import state_finding
 from hindcast.pipeline.evaluation.summary.pairing import Setting
-from hindcast.pipeline.evaluation.summary.rules import described
-from hindcast.pipeline.evaluation.summary.summarise import Summary, summarise
+from hindcast.pipeline.evaluation.summary.summarise import SettingSummary, Summary, summarise
 from hindcast.pipeline.evaluation.summary.writing import summary_texts, write_summary
 from hindcast.pipeline.pages.numbers import count_of
 from hindcast.pipeline.pages.templates import render
-from hindcast.pipeline.report.curves import by_agent, training_part, training_runs
+from hindcast.pipeline.report.curves import training_part
 from hindcast.pipeline.report.estimates import estimates_part
 from hindcast.pipeline.report.extras import dataset_part
 from hindcast.pipeline.report.quality import quality_part
 from hindcast.pipeline.report.rules import explaining
 from hindcast.pipeline.report.setting import setting_part
-from hindcast.pipeline.report.tables import policies_table, shortfalls
+from hindcast.pipeline.statistics.intervals import LEVEL
 from hindcast.pipeline.storage.locks import one_writer
 
 
@@ -79,53 +76,58 @@ def write_report(
     """
     summary = summarise(folders)
     texts = summary_texts(summary, metrics)
-    for setting in summary.settings:
-        for caution in cautions(setting.entries.values(), setting.scores):
+    for one in summary.settings:
+        for caution in one.cautions:
             tell(f"caution: {caution.text}")
-        tell(state_finding(summary, setting).sentence)
-    page = _page(summary, training_runs([*beside.training, *folders]), beside)
+        tell(one.finding.sentence)
+    training = training_part([*beside.training, *folders], _curves_first(summary))
+    page = _page(summary, training, beside)
     return write_summary(summary, out, {**texts, "report.html": page}) / "report.html"
 
 
-def _page(summary: Summary, runs: Sequence[Path], beside: Beside) -> str:
-    settings = [
-        _setting(summary, setting, f"finding-{i}")
-        for i, setting in enumerate(summary.settings, start=1)
-    ]
+def _page(summary: Summary, training: Mapping[str, Any] | None, beside: Beside) -> str:
+    alone = len(summary.settings) == 1
+    settings: list[dict[str, Any]] = []
     known: dict[str, str] = {}
-    for setting in settings:
+    for one in summary.settings:
+        setting = _setting(one, f"finding-{len(settings) + 1}", alone)
+        settings.append(setting)
         known = {**setting["sentences"], **known}
-    for agent, inside in by_agent(runs).items():
-        known.setdefault(agent, f"agent of the training {', '.join(run.name for run in inside)}")
+    known |= {k: v for k, v in training["agents"].items() if k not in known} if training else {}
     sections = {setting["identifier"]: setting["name"] for setting in settings}
     parts = {
-        "training": ("Training", runs), "estimates": ("Off-policy estimates", beside.estimates),
+        "training": ("Training", training), "estimates": ("Off-policy estimates", beside.estimates),
         "quality": ("Data quality", beside.studies), "datasets": ("Datasets", beside.datasets),
         "left-out": ("Data left out, and notes", True), "reading": ("How to read this", True),
         "provenance": ("Provenance", True), "rules": ("Rules on this page", True),
     }  # fmt: skip
     sections |= {identifier: name for identifier, (name, there) in parts.items() if there}
-    recipes = dict.fromkeys(s.first.recipe or s.label for s in summary.settings)
+    recipes = dict.fromkeys(setting["first"].recipe or setting["label"] for setting in settings)
     return render(
         Path(__file__).with_name("report.html.jinja"),
         heading=" and ".join(recipes),
         sections=sections,
         settings=settings,
-        training=training_part(runs, _curves_first(summary)) if runs else None,
+        training=training,
         estimates=[estimates_part(folder) for folder in beside.estimates],
         studies=[quality_part(folder) for folder in beside.studies],
         datasets=[dataset_part(folder) for folder in beside.datasets],
-        left_out=list(_left_out(summary)),
-        level=f"{summary.level * 100:g} %",
-        odds=round(1 / (1 - summary.level)),
-        bounded=any(bound is not None for bound in summary.bounds.values()),
+        left_out=[
+            text if alone else f"{setting['label']}: {text}"
+            for setting in settings
+            for text in setting["left_out"]
+        ],
+        level=f"{LEVEL * 100:g} %",
+        odds=round(1 / (1 - LEVEL)),
+        bounded=any(one.bound is not None for one in summary.settings),
         **explaining(known),
     )
 
 
-def _setting(summary: Summary, setting: Setting, identifier: str) -> dict[str, Any]:
+def _setting(summary: SettingSummary, identifier: str, alone: bool) -> dict[str, Any]:
     """Return the values of a setting: its section, its subtitle and its provenance."""
-    evaluations, headline = setting.evaluations, summary.headline(setting)
+    setting = summary.setting
+    evaluations, headline, computed = setting.evaluations, setting.headline, _computed(setting)
     facts = [
         f"scenario {setting.label}",
         f"objective {setting.first.objective}" if setting.first.objective else "",
@@ -134,48 +136,33 @@ def _setting(summary: Summary, setting: Setting, identifier: str) -> dict[str, A
         count_of(len(headline.policies), "policy", "policies"),
     ]
     return {
-        **setting_part(summary, setting),
+        **setting_part(summary),
         "identifier": identifier,
-        "name": "Finding" if len(summary.settings) == 1 else setting.label,
+        "name": "Finding" if alone else setting.label,
         "label": setting.label,
         "facts": [fact for fact in facts if fact],
         "first": setting.first,
-        "sentences": described(setting.entries.values()),
+        "sentences": summary.sentences,
         "folders": [evaluation.folder for evaluation in evaluations],
         "versions": {k: v for e in evaluations for k, v in e.versions.items()},
         "commands": list(dict.fromkeys(e.command for e in evaluations if e.command)),
-        "computed": _computed(setting),
-        "policies": policies_table(setting),
+        "computed": computed,
     }
 
 
 def _curves_first(summary: Summary) -> list[str]:
     """Return the metrics that come first: the return, and the headline outcome."""
-    headlines = [s.first.headline for s in summary.settings]
+    headlines = [one.setting.first.headline for one in summary.settings]
     names = dict.fromkeys(["return", *headlines])
     return [*names, *(f"validation_{name}" for name in names)]
 
 
-def _left_out(summary: Summary) -> Iterator[str]:
-    for setting in summary.settings:
-        prefix = f"{setting.label}: " if len(summary.settings) > 1 else ""
-        for sentence in summary.left_out[setting.label]:
-            yield prefix + sentence
-        for metric, totals in shortfalls(summary, setting).items():
-            counts = ", ".join(f"{name} {total:g}" for name, total in totals.items() if total)
-            yield (
-                f"{prefix}{metric}, summed over windows and averaged over seeds: {counts}. The "
-                "means above include these windows in the state in which they ended."
-            )
-        for note in dict.fromkeys(note for e in setting.evaluations for note in e.notes):
-            yield prefix + note
-
-
 def _computed(setting: Setting) -> list[str]:
     """Return a line for every session that scored or trained something: commit and processor."""
-    found = {key: record for e in setting.evaluations for key, record in e.records.items()}
     keys = ("hindcast", "commit", "processor", "instructions")
-    return [
+    lines = dict.fromkeys(
         f"{key}: " + ", ".join(str(record[name]) for name in keys if name in record)
-        for key, record in found.items()
-    ] or ["not recorded"]
+        for evaluation in setting.evaluations
+        for key, record in evaluation.records.items()
+    )
+    return list(lines) or ["not recorded"]

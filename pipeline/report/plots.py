@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from hindcast.pipeline.evaluation.summary.pairing import Pairing
 from hindcast.pipeline.pages.numbers import name_with_unit
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.statistics.intervals import Array, Better, performance_profile
@@ -26,9 +27,7 @@ def means_plot(
 ) -> str:
     """Plot means with intervals, one row per policy; rows as in Summary.table, best first."""
     with svg.settings():
-        figure = svg.new_figure(_HALF, 0.8 + _ROW * len(rows))
-        axes = figure.add_subplot()
-        _forest(axes, rows, ("mean", "low", "high"), strongest)
+        figure, axes = _forest(rows, ("mean", "low", "high"), strongest)
         bound = rows[0]["bound"]
         text = f"{_axis(rows[0])}, mean"
         if bound is not None and bound_name is not None and _near(bound, rows):
@@ -42,9 +41,8 @@ def means_plot(
 def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
     """Plot paired differences to a reference with intervals; the better side is tinted."""
     with svg.settings():
-        figure = svg.new_figure(_HALF, 0.8 + _ROW * len(rows))
-        axes = figure.add_subplot()
-        _forest(axes, rows, ("paired_difference", "paired_low", "paired_high"), reference)
+        columns = ("paired_difference", "paired_low", "paired_high")
+        figure, axes = _forest(rows, columns, reference)
         ends = [n for row in rows for n in (row["paired_low"], row["paired_high"]) if n is not None]
         ends += [row["paired_difference"] for row in rows if row["paired_difference"] is not None]
         low, high = min([0.0, *ends]), max([0.0, *ends])
@@ -65,14 +63,14 @@ def differences_plot(rows: Sequence[Mapping[str, Any]], reference: str) -> str:
         return svg.to_svg(figure, name, f"Mean differences to {reference}: {described}")
 
 
-def windows_plot(
-    difference: Array, better: Better, wins: int, losses: int, names: tuple[str, str, str]
-) -> str:
-    """Plot the difference of two policies on every window, (windows,), best windows first.
+def windows_plot(row: Mapping[str, Any], scores: Pairing) -> str:
+    """Plot the difference of two policies on every window, best windows first.
 
-    `names` are the policy, the baseline and the label of the axis with its unit.
+    `row` is that of one policy against the other, and `scores` are those of both.
     """
-    policy, baseline, axis = names
+    policy, baseline, better = row["policy"], row["reference"], row["better"]
+    wins, losses, axis = row["wins"], row["losses"], name_with_unit(row["metric"], row["unit"])
+    difference = scores.by_name[policy].window_means - scores.by_name[baseline].window_means
     ordered = np.sort(difference) if better == "lower" else np.sort(difference)[::-1]
     edges = np.arange(ordered.size + 1)
     gain = ordered < 0 if better == "lower" else ordered > 0
@@ -102,8 +100,27 @@ def windows_plot(
         )
 
 
-def profile_plot(ratios: Mapping[str, Array], better: Better, axis: str) -> str:
-    """Plot performance profiles: by policy, its (runs, windows) ratios to the bound or the best."""
+class Profile(NamedTuple):
+    """What a performance profile is drawn of.
+
+    Attributes:
+        ratios: By policy, its ratios to the bound, or to the best: (runs, windows).
+        better: Better direction of the metric.
+        metric: Name of the metric.
+        bound: Name of what the values are divided by.
+        left: Number of policies that are not drawn.
+    """
+
+    ratios: Mapping[str, Array]
+    better: Better
+    metric: str
+    bound: str
+    left: int
+
+
+def profile_plot(of: Profile) -> str:
+    """Plot performance profiles, a line per policy."""
+    ratios, better, axis = of.ratios, of.better, f"{of.metric} / {of.bound}"
     every = np.concatenate([table.ravel() for table in ratios.values()])
     if better == "lower":
         low, high = min(1.0, float(every.min())), float(np.quantile(every, 0.97))
@@ -195,12 +212,14 @@ def shortened(name: str) -> str:
 
 
 def _forest(
-    axes: Any,
-    rows: Sequence[Mapping[str, Any]],
-    columns: tuple[str, str, str],
-    strongest: str | None,
-) -> None:
-    """Draw points with intervals, the first row on top; shape and colour give the kind."""
+    rows: Sequence[Mapping[str, Any]], columns: tuple[str, str, str], strongest: str | None
+) -> tuple[Any, Any]:
+    """Return figure and axes with a point and its interval for each row, the first on top.
+
+    Shape and colour give the kind.
+    """
+    figure = svg.new_figure(_HALF, 0.8 + _ROW * len(rows))
+    axes = figure.add_subplot()
     svg.style_axes(axes)
     for y, row in enumerate(rows):
         value, low, high = (row[column] for column in columns)
@@ -224,6 +243,7 @@ def _forest(
         label.set_color(svg.LEARNED if row["kind"] == "learned" else svg.INK)
         if row["policy"] == strongest:
             label.set_color(svg.STRONGEST)
+    return figure, axes
 
 
 def _color(kind: str) -> str:

@@ -1,139 +1,122 @@
 """Tables of a report, for one setting."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
-
-import polars as pl
 
 from hindcast.pipeline.evaluation.anchors import Anchor
 from hindcast.pipeline.evaluation.summary.finding import gain
 from hindcast.pipeline.evaluation.summary.pairing import Setting
-from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
-from hindcast.pipeline.evaluation.summary.summarise import Summary
+from hindcast.pipeline.evaluation.summary.summarise import SettingSummary
 from hindcast.pipeline.pages.numbers import (
     MISSING,
     count_of,
     decimals_for,
-    decimals_telling,
     name_with_unit,
-    write_interval,
     write_number,
 )
-from hindcast.pipeline.pages.tables import NOTHING, Badge, Cell, Row, Table, number_cell
+from hindcast.pipeline.pages.tables import (
+    Badge,
+    Cell,
+    Column,
+    Content,
+    Difference,
+    Measured,
+    Row,
+    Table,
+)
 from hindcast.pipeline.scenarios.queue.requests import reads_requests
+from hindcast.pipeline.statistics.intervals import LEVEL, tie_tolerance
 from hindcast.pipeline.workloads.caveats import NO_LIMITS
 
-_SHORTFALLS: Final = ("truncated", "unfinished", "dropped", "rejected")
 _MARKED: Final = frozenset({"learned", "mixture", "knows run times", "recorded"})
+_LEVEL: Final = f"{LEVEL * 100:g} %"
 _Side: TypeAlias = Literal["better", "worse", "same"]
 
 
-def rows_of(summary: Summary, setting: Setting, metric: str) -> list[dict[str, Any]]:
-    """Return the rows of a metric, one per policy, compared with the strongest simple policy.
-
-    The best policy comes first. Without a simple policy, the rows have no comparison.
-    """
-    rows = summary.rows(setting, metric)
-    strongest = summary.strongest[setting.label]
-    if strongest is not None:
-        against = rows.filter(pl.col("reference") == strongest)
-        if not against.is_empty():
-            return against.to_dicts()
-    return rows.unique("policy", keep="first", maintain_order=True).to_dicts()
-
-
-def shortfalls(summary: Summary, setting: Setting) -> dict[str, dict[str, float]]:
-    """Return work that a mean hides, such as rejected jobs: metric -> policy -> total."""
-    found = {}
-    for metric in summary.metrics(setting):
-        if metric.name.startswith(_SHORTFALLS) and metric.name != setting.first.headline:
-            pairing = summary.pairings[setting.label, metric.name]
-            totals = {p.name: float(p.window_means.sum()) for p in pairing.policies}
-            if any(totals.values()):
-                found[metric.name] = totals
-    return found
-
-
-def main_table(summary: Summary, setting: Setting, anchor: Anchor | None) -> Table:
+def main_table(
+    summary: SettingSummary, anchor: Anchor | None, missed: Mapping[str, Mapping[str, float]]
+) -> Table:
     """Return all policies by the headline metric, best first, with the bound as a row.
 
-    There are scores if `anchor` is one of this metric and of as many windows.
+    Args:
+        summary: The setting.
+        anchor: There are scores if it is one of this metric and of as many windows.
+        missed: Totals by metric and policy of what a mean hides.
     """
-    headline = summary.headline(setting)
-    metric, bound = headline.metric, setting.first.bound
-    rows = rows_of(summary, setting, metric.name)
-    strongest = summary.strongest[setting.label]
-    missed = shortfalls(summary, setting)
-    decimals = decimals_for(row["mean"] for row in rows)
+    setting, strongest = summary.setting, summary.strongest
+    metric, bound = setting.headline.metric, setting.first.bound
+    windows = len(setting.headline.windows)
+    rows = summary.rows[metric.name]
+    means = [row["mean"] for row in rows]
     bounded = rows[0]["bound"] is not None
-    level = f"{summary.level * 100:g} %"
-    head = ["policy", f"{name_with_unit('mean', metric.unit)}, {level} interval", "IQM"]
-    head += ["ratio to bound"] if bounded else []
-    if anchor and (anchor.metric, anchor.count) != (metric.name, len(headline.windows)):
+    if anchor and (anchor.metric, anchor.count) != (metric.name, windows):
         anchor = None
-    head += ["score"] if anchor else []
+    head: list[str | Column] = [
+        "policy",
+        Column(f"{name_with_unit('mean', metric.unit)}, {_LEVEL} interval", means),
+        Column("IQM", means),
+    ]
+    head += [Column("ratio to bound", decimals=3)] if bounded else []
+    head += [Column("score", decimals=3)] if anchor else []
     if strongest is not None:
-        head += [f"difference to {strongest}", "wins / ties / losses", "chance of improvement"]
-    head += ["seeds", *(f"{name}, total" for name in missed)]
+        head += [Column(f"difference to {strongest}", means), "wins / ties / losses"]
+        head += [Column("chance of improvement", decimals=2)]
+    head += [Column("seeds", decimals=0)]
+    head += [Column(f"{name}, total", decimals=1) for name in missed]
     body = []
     for row in rows:
-        cells = [
-            _policy(row, strongest, setting),
-            _estimate(row, ("mean", "low", "high"), decimals),
-        ]
-        cells.append(number_cell(row["iqm"], decimals))
-        cells += [number_cell(row["bound_ratio"], 3)] if bounded else []
-        cells += [number_cell(anchor.score(row["mean"]), 3)] if anchor else []
+        cells: list[Content] = [_policy(row, strongest, setting), _measured(row), row["iqm"]]
+        cells += [row["bound_ratio"]] if bounded else []
+        cells += [anchor.score(row["mean"])] if anchor else []
         if strongest is not None:
-            cells += [_difference(row, decimals), _record(row)]
-            cells += [number_cell(row["probability_of_improvement"], 2)]
-        cells.append(number_cell(row["seeds"], 0))
+            cells += [_difference(row), _record(row), row["probability_of_improvement"]]
+        cells.append(row["seeds"])
         for totals in missed.values():
             total = totals.get(row["policy"])
-            cells.append(number_cell(total, 0 if total is None or total == int(total) else 1))
+            cells.append(None if total is None else Measured(total))
         body.append(Row(cells, "strongest" if row["policy"] == strongest else ""))
     if bounded and bound is not None:
         name = Cell(bound, badges=[Badge(f"{setting.first.bound_kind} bound")])
-        cells = [name, number_cell(rows[0]["bound"], decimals), Cell(""), number_cell(1.0, 3)]
-        cells += [number_cell(anchor.score(rows[0]["bound"]), 3)] if anchor else []
+        cells = [name, rows[0]["bound"], Cell(""), 1.0]
+        cells += [anchor.score(rows[0]["bound"])] if anchor else []
         body.append(Row([*cells, *(Cell("") for _ in head[len(cells) :])], "bound", pinned=True))
     better = "" if metric.better == "neither" else f", {metric.better} is better"
-    text = f" on {count_of(len(headline.windows), 'window')}."
+    text = f" on {count_of(windows, 'window')}."
     if metric.description:
         text += f" {metric.description[0].upper()}{metric.description[1:].rstrip('.')}."
     if strongest is not None:
         text += " A difference is coloured if its interval excludes zero."
     if anchor:
-        text += f" The score of random is 0 and that of {anchor.best} 1 (mean "
-        text += f"{write_number(anchor.best_mean, decimals)} in the tables of Hindcast)."
+        best = write_number(anchor.best_mean, decimals_for(means))
+        text += f" The score of random is 0 and that of {anchor.best} 1 (mean {best} in the tables "
+        text += "of Hindcast)."
     return Table(f"{metric.name}{better}", text, head, body)
 
 
-def references_table(summary: Summary, setting: Setting) -> Table:
-    """Return paired differences of every policy to every reference."""
-    metric = summary.headline(setting).metric
-    rows = summary.rows(setting, metric.name).to_dicts()
-    references = summary.references[setting.label]
-    decimals = decimals_for(row["mean"] for row in rows)
-    strongest = summary.strongest[setting.label]
-    by_policy: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        by_policy.setdefault(row["policy"], {})[row["reference"]] = row
-    body = []
-    for against in by_policy.values():
-        cells = [_policy(next(iter(against.values())), strongest, setting)]
-        for reference in references:
-            row = against[reference]
-            if row["paired_difference"] is None:
-                cells.append(Cell(NOTHING))
-                continue
-            counts = _counts(row) if row["wins"] is not None else ""
-            cells.append(replace(_difference(row, decimals), more=counts))
-        body.append(Row(cells))
+def references_table(summary: SettingSummary) -> Table | None:
+    """Return paired differences of every policy to every reference; None without references."""
+    setting, references = summary.setting, summary.references
+    if not references:
+        return None
+    metric = setting.headline.metric
+    against = {(row["policy"], row["reference"]): row for row in summary.table[metric.name]}
+    rows = summary.rows[metric.name]
+    means = [row["mean"] for row in rows]
+    body = [
+        Row([
+            _policy(row, summary.strongest, setting),
+            *(_difference(pair := against[row["policy"], name], _counts(pair))
+              for name in references),
+        ])
+        for row in rows
+    ]  # fmt: skip
     title = f"Policy minus reference, {name_with_unit(metric.name, metric.unit)}"
-    text = f", {summary.level * 100:g} % interval, and windows won / tied / lost."
-    return Table(title, text, ["policy", *(f"against {name}" for name in references)], body)
+    text = f", {_LEVEL} interval, and windows won / tied / lost."
+    head: list[str | Column] = [
+        "policy",
+        *(Column(f"against {name}", means) for name in references),
+    ]
+    return Table(title, text, head, body)
 
 
 def planned_table(setting: Setting, comparisons: Sequence[Sequence[str]]) -> Table | None:
@@ -158,45 +141,42 @@ def planned_table(setting: Setting, comparisons: Sequence[Sequence[str]]) -> Tab
     )
 
 
-def windows_table(summary: Summary, setting: Setting) -> Table | None:
+def windows_table(summary: SettingSummary) -> Table | None:
     """Return the windows on which policies win and lose most; None if no two can be compared."""
-    headline, strongest = summary.headline(setting), summary.strongest[setting.label]
-    reference = headline.find(strongest) if strongest else None
-    if reference is None or len(headline.policies) < 2:
+    setting, strongest = summary.setting, summary.strongest
+    headline = setting.headline
+    if strongest is None or len(headline.policies) < 2:
         return None
+    reference = headline.by_name[strongest]
     sign = 1.0 if headline.metric.better == "higher" else -1.0
-    rows = rows_of(summary, setting, headline.metric.name)
-    decimals = decimals_for(row["mean"] for row in rows)
-    compared = summary.rows(setting, headline.metric.name).filter(reference=strongest)
-    against = {row["policy"]: row for row in compared.to_dicts()}
+    rows = summary.rows[headline.metric.name]
+    means = [row["mean"] for row in rows]
     body = []
     for row in rows:
-        policy = headline.find(row["policy"])
-        if policy is None or policy.name == reference.name:
+        policy = headline.by_name[row["policy"]]
+        if policy is reference:
             continue
         gains = sign * (policy.window_means - reference.window_means)
         tie = tie_tolerance(policy.values, reference.values)
-        cells = [_policy(row, strongest, setting)]
+        cells: list[Content] = [_policy(row, strongest, setting)]
         for at, differs, side in (
             (int(gains.argmax()), gains.max() > tie, "better"),
             (int(gains.argmin()), gains.min() < -tie, "worse"),
         ):
             if not differs:
-                cells += [Cell(NOTHING), Cell(NOTHING)]
+                cells += [None, None]
                 continue
-            own, other = float(policy.window_means[at]), float(reference.window_means[at])
-            shown = write_number(own - other, decimals, signed=True)
-            values = f"{write_number(own, decimals)} against {write_number(other, decimals)}"
+            of = (float(policy.window_means[at]), float(reference.window_means[at]))
             window = headline.windows[at]
             cells.append(Cell(f"window {window}", float(window)))
-            cells.append(Cell(shown, own - other, values, side))
-        pair = against[row["policy"]]
-        cells.append(number_cell(pair["windows_of_half"] or None, 0))
-        cells.append(number_cell(pair["autocorrelation"], 2))
-        body.append(Row(cells))
-    unit = name_with_unit("difference there", headline.metric.unit)
-    head = ["policy", "best window", unit, "worst window", unit]
-    head += ["windows of half the difference", "lag-1 autocorrelation"]
+            cells.append(Difference(of[0] - of[1], side=side, of=of))
+        body.append(Row([*cells, row["windows_of_half"] or None, row["autocorrelation"]]))
+    there = Column(name_with_unit("difference there", headline.metric.unit), means)
+    head: list[str | Column] = [
+        "policy", "best window", there, "worst window", there,
+        Column("windows of half the difference", decimals=0),
+        Column("lag-1 autocorrelation", decimals=2),
+    ]  # fmt: skip
     split = f" of the {setting.first.split} split" if setting.first.split else ""
     text = (
         f" against {strongest}: where each policy wins and loses most in {headline.metric.name}. A "
@@ -206,44 +186,56 @@ def windows_table(summary: Summary, setting: Setting) -> Table | None:
     return Table("Best and worst windows", text, head, body)
 
 
-def metrics_table(summary: Summary, setting: Setting) -> Table | None:
+def metrics_table(summary: SettingSummary) -> Table | None:
     """Return means of all other metrics, in the headline's order; None if there are none."""
-    others = [m for m in summary.metrics(setting) if m.name != setting.first.headline]
+    setting, rows = summary.setting, summary.rows
+    headline = setting.first.headline
+    others = {
+        m.name: {row["policy"]: row for row in rows[m.name]}
+        for m in setting.metrics if m.name in rows and m.name != headline
+    }  # fmt: skip
     if not others:
         return None
-    order = rows_of(summary, setting, setting.first.headline)
-    columns = {m.name: {r["policy"]: r for r in rows_of(summary, setting, m.name)} for m in others}
-    decimals = {n: decimals_for(r["mean"] for r in rows.values()) for n, rows in columns.items()}
-    strongest = summary.strongest[setting.label]
-    body = []
-    for row in order:
-        cells = [_policy(row, strongest, setting)]
-        for name, found in columns.items():
-            other = found.get(row["policy"])
-            shown = ("mean", "low", "high")
-            cells.append(_estimate(other, shown, decimals[name]) if other else Cell(MISSING))
-        body.append(Row(cells))
+    body = [
+        Row([
+            _policy(row, summary.strongest, setting),
+            *(_measured(of[row["policy"]]) if row["policy"] in of else Cell(MISSING)
+              for of in others.values()),
+        ])
+        for row in rows[headline]
+    ]  # fmt: skip
     better = {"lower": ", lower is better", "higher": ", higher is better", "neither": ""}
-    head = [name_with_unit(m.name, m.unit) + better[m.better] for m in others]
-    text = f", means with {summary.level * 100:g} % intervals, in the order of the main table."
+    head = [
+        Column(
+            name_with_unit(m.name, m.unit) + better[m.better],
+            [row["mean"] for row in rows[m.name]],
+        )
+        for m in setting.metrics
+        if m.name in others
+    ]
+    text = f", means with {_LEVEL} intervals, in the order of the main table."
     return Table("All other metrics", text, ["policy", *head], body)
 
 
-def seeds_table(summary: Summary, setting: Setting) -> Table | None:
+def seeds_table(summary: SettingSummary) -> Table | None:
     """Return seeds and training seeds one by one; None if every policy has one."""
-    rows = summary.seed_rows(setting)
+    setting, strongest = summary.setting, summary.strongest
+    rows = summary.seeds[setting.first.headline]
     if not rows:
         return None
-    strongest = summary.strongest[setting.label]
-    decimals = decimals_for(row["mean"] for row in rows)
-    head = ["policy", "seed", "mean", "IQM", "median"]
-    head += [f"difference to {strongest}", "wins / ties / losses"] if strongest else []
+    means = [row["mean"] for row in rows]
+    head: list[str | Column] = [
+        "policy",
+        "seed",
+        *(Column(n, means) for n in ("mean", "IQM", "median")),
+    ]
+    if strongest is not None:
+        head += [Column(f"difference to {strongest}", means), "wins / ties / losses"]
     body = []
     for row in rows:
-        cells = [_policy(row, None, setting), Cell(row["run"])]
-        cells += [_estimate(row, ("mean", "low", "high"), decimals)]
-        cells += [number_cell(row["iqm"], decimals), number_cell(row["median"], decimals)]
-        cells += [_difference(row, decimals), _record(row)] if strongest else []
+        cells: list[Content] = [_policy(row, None, setting), Cell(row["run"]), _measured(row)]
+        cells += [row["iqm"], row["median"]]
+        cells += [_difference(row), _record(row)] if strongest is not None else []
         body.append(Row(cells))
     text = ": the runs behind the pooled rows. Training seeds are named after their run."
     return Table("Seeds one by one", text, head, body, words=2)
@@ -279,22 +271,13 @@ def _policy(row: Mapping[str, Any], strongest: str | None, setting: Setting) -> 
     return Cell(row["policy"], badges=badges)
 
 
-def _estimate(row: Mapping[str, Any], columns: Sequence[str], decimals: int) -> Cell:
-    value, low, high = (row[column] for column in columns)
-    if low is None or low == high == value:
-        return number_cell(value, 0 if value == int(value) else decimals)
-    return Cell(write_number(value, decimals), value, write_interval(low, high, decimals))
+def _measured(row: Mapping[str, Any]) -> Measured:
+    return Measured(row["mean"], row["low"], row["high"])
 
 
-def _difference(row: Mapping[str, Any], decimals: int) -> Cell:
-    value = row["paired_difference"]
-    if value is None:
-        return Cell(NOTHING)
-    low, high = row["paired_low"], row["paired_high"]
-    if abs(value) * 10**decimals < 10:
-        decimals = min(decimals + 2, decimals_telling([value, low, high], decimals))
-    small = write_interval(low, high, decimals, signed=True) if low is not None else ""
-    return Cell(write_number(value, decimals, signed=True), value, small, _side(row))
+def _difference(row: Mapping[str, Any], more: str = "") -> Difference:
+    value, low, high = (row[f"paired_{name}"] for name in ("difference", "low", "high"))
+    return Difference(value, low, high, _side(row), more)
 
 
 def _side(row: Mapping[str, Any]) -> _Side:
@@ -305,13 +288,13 @@ def _side(row: Mapping[str, Any]) -> _Side:
     return "better" if low > 0 else "worse" if high < 0 else "same"
 
 
-def _record(row: Mapping[str, Any]) -> Cell:
+def _record(row: Mapping[str, Any]) -> Content:
     if row["wins"] is None:
-        return Cell(NOTHING)
+        return None
     total = row["wins"] + row["ties"] + row["losses"]
     widths = {"w": 100 * row["wins"] / total, "l": 100 * row["losses"] / total}
     return Cell(_counts(row), float(row["wins"]), record=widths)
 
 
 def _counts(row: Mapping[str, Any]) -> str:
-    return f"{row['wins']} / {row['ties']} / {row['losses']}"
+    return "" if row["wins"] is None else f"{row['wins']} / {row['ties']} / {row['losses']}"

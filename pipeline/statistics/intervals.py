@@ -44,6 +44,7 @@ Stretches: TypeAlias = tuple[tuple[int, int], ...]
 
 LEVEL: Final = 0.95
 _EQUAL: Final = 1e-24  # of a mean square: a smaller variance is that of rounding
+_TIE: Final = 1e-9  # relative: averages of equal numbers may differ in their last bits
 
 
 class Interval(NamedTuple):
@@ -232,6 +233,11 @@ def win_tie_loss(
     wins = int((gain > tolerance).sum())
     losses = int((gain < -tolerance).sum())
     return WinTieLoss(wins, gain.size - wins - losses, losses)
+
+
+def tie_tolerance(policy: Array, baseline: Array) -> float:
+    """Return the difference up to which two window averages count as equal, in the unit."""
+    return _TIE * float(max(np.abs(policy).max(), np.abs(baseline).max()))
 
 
 def performance_profile(values: ArrayLike, taus: ArrayLike, better: Better = "lower") -> Array:

@@ -10,7 +10,7 @@ from hindcast.flows import artifacts, links
 from hindcast.flows.commands import build, evaluate, report
 from hindcast.flows.commands.schedules import view
 from hindcast.flows.progress import Lines
-from hindcast.pipeline.evaluation.summary.rows import TABLE_SCHEMA
+from hindcast.pipeline.evaluation.summary.summarise import TABLE_SCHEMA
 
 SUMMARY = """\
 # Summary

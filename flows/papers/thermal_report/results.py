@@ -212,7 +212,7 @@ def _entrants(scored: Played) -> Iterator[tuple[str, dict[str, PolicyRuns]]]:
         found = {}
         for metric in MEASURED:
             pairing = scored.pairings[metric]
-            found[metric] = pairing.find(name) or _behaviour(scored, pairing, name)
+            found[metric] = pairing.by_name.get(name) or _behaviour(scored, pairing, name)
         yield name, found
 
 

@@ -177,22 +177,16 @@ def collect(
 ) -> pl.DataFrame:
     """Return the table of a study from the evaluations of its points."""
     from hindcast.pipeline import dataset
-    from hindcast.pipeline.evaluation.summary.results import origin
-    from hindcast.pipeline.evaluation.summary.rows import best_first
     from hindcast.pipeline.evaluation.summary.summarise import summarise
 
     rows: list[dict[str, Any]] = []
     for point in points:
         run = folder / point.name
-        summary = summarise([run / "evaluation"])
-        setting = summary.settings[0]
-        pairing = summary.headline(setting)
+        summary = summarise([run / "evaluation"]).settings[0]
+        setting, pairing = summary.setting, summary.setting.headline
         metric = pairing.metric
-        table = summary.table.filter(pl.col("metric") == metric.name).unique("policy", keep="first")
-        numbers = {row["policy"]: row for row in table.iter_rows(named=True)}
         decisions = int(dataset.open(run / "dataset").episodes("train")["steps"].sum())
-        for policy in best_first(pairing):
-            own = numbers[policy.name]
+        for policy, own in zip(pairing.ranked, summary.rows[metric.name], strict=True):
             rows.append(
                 {
                     "scenario": recipe.scenario, "recipe": recipe.id, "vary": vary,
@@ -201,7 +195,7 @@ def collect(
                     "higher_is_better": metric.better == "higher", "seeds": len(policy.runs),
                     "windows": len(pairing.windows), "train_decisions": decisions,
                     "mean": own["mean"], "low": own["low"], "high": own["high"],
-                    "provenance": origin(setting, policy), "command": command,
+                    "provenance": setting.origin(policy), "command": command,
                 }
             )  # fmt: skip
     return pl.DataFrame(rows, schema=dict(COLUMNS), orient="row")

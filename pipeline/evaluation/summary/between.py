@@ -39,9 +39,9 @@ def differences(folders: Sequence[Path], policy: str, metric: str | None = None)
     for folder in folders:
         for setting in read_settings([folder]):
             pairing = setting.pair(metric or setting.first.headline)
-            own = pairing.find(policy)
+            own = pairing.by_name.get(policy)
             if own is None:
-                raise unknown_name("policy", policy, [p.name for p in pairing.policies])
+                raise unknown_name("policy", policy, pairing.by_name)
             found.append((setting.first.recipe, pairing, own))
     rows = []
     for (name, pairing, own), (other, other_pairing, others) in combinations(found, 2):
@@ -65,7 +65,7 @@ def _require_same(name: str, one: Pairing, other_name: str, other: Pairing) -> N
         )
     common = 0
     for rule in (p for p in one.policies if p.kind == "heuristic"):
-        twin = other.find(rule.name)
+        twin = other.by_name.get(rule.name)
         if twin is None:
             continue
         common += 1

@@ -5,10 +5,11 @@ scores.parquet    one row per policy, scenario, window, seed and metric
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 
@@ -23,6 +24,8 @@ Kind: TypeAlias = Literal[
     "heuristic", "random", "learned", "mixture", "knows run times", "recorded"
 ]
 Direction: TypeAlias = Literal["lower", "higher", "neither"]
+# Kinds of policies that are no baselines: they learned, or know what no scheduler knows.
+NO_BASELINE: Final = frozenset({"learned", "knows run times"})
 
 _MOST_EPISODES = 10**9
 KEY = ["policy", "scenario", "window", "seed", "metric"]
@@ -112,7 +115,8 @@ class Evaluation:
     scored on these windows before; None if that was not counted. `stretches` are the first job of
     each window in its log and the one after its last, where windows share jobs. `loads` are the
     offered loads of windows, see `hindcast.pipeline.simulation.scenario`. `until` is the decision
-    of an evaluation that stopped when it was decided.
+    of an evaluation that stopped when it was decided. `settings` are the recipe, as
+    `hindcast.pipeline.recipes.loading.parse_recipe` reads it; empty in older files.
     """
 
     folder: Path
@@ -138,6 +142,7 @@ class Evaluation:
     stretches: Mapping[int, tuple[int, int]] | None = None
     loads: Mapping[int, float] = field(default_factory=dict)
     until: Sequential | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_evaluation(folder: Path) -> Evaluation:
@@ -166,11 +171,11 @@ def read_evaluation(folder: Path) -> Evaluation:
     headline = _text(path, raw, "headline")
     if headline not in {metric.name for metric in metrics}:
         raise DatasetError(f"{path}: headline {headline!r} is not one of the metrics")
-    bound, versions = raw.get("bound"), raw.get("versions") or {}
+    bound, versions, settings = raw.get("bound"), raw.get("versions") or {}, raw.get("settings")
     if not isinstance(versions, dict):
         raise DatasetError(f"{path}: key 'versions' should be an object, found {versions!r}")
     bound_kind = _one_of(path, raw, "bound_kind", ("lower", "upper", None), None)
-    return Evaluation(
+    evaluation = Evaluation(
         folder=folder,
         recipe=str(raw.get("recipe") or ""),
         digest=str(raw.get("digest") or ""),
@@ -192,16 +197,27 @@ def read_evaluation(folder: Path) -> Evaluation:
         plan=_plan(path, raw["plan"]) if raw.get("plan") is not None else None,
         stretches=_stretches(path, raw["stretches"]) if raw.get("stretches") is not None else None,
         loads=_loads(path, raw.get("loads", {})),
-        until=_until(path, raw["until"]) if raw.get("until") is not None else None,
-        caveats=_caveats(path, raw),
+        settings=settings if isinstance(settings, dict) else {},
     )
+    with _reading(path, "until"):
+        until = Sequential.from_table(raw["until"]) if raw.get("until") is not None else None
+    with _reading(path, "caveats"):
+        caveats = from_json(raw.get("caveats") or [])  # files of version 0.1 have none
+    return replace(evaluation, until=until, caveats=caveats)
+
+
+@contextmanager
+def _reading(path: Path, key: str) -> Iterator[None]:
+    """Turn errors of reading a damaged value into DatasetError."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"{path}: key {key!r} is damaged: {error}") from error
 
 
 def _stretches(path: Path, raw: Any) -> dict[int, tuple[int, int]]:
-    try:
+    with _reading(path, "stretches"):
         found = {int(w): (a_count(first), a_count(stop)) for w, (first, stop) in raw.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise DatasetError(f"{path}: key 'stretches' is damaged: {error}") from error
     for window, (first, stop) in found.items():
         if first >= stop:
             raise DatasetError(f"{path}: window {window} has the jobs {first} to {stop}, thus none")
@@ -209,21 +225,12 @@ def _stretches(path: Path, raw: Any) -> dict[int, tuple[int, int]]:
 
 
 def _loads(path: Path, raw: Any) -> dict[int, float]:
-    try:
+    with _reading(path, "loads"):
         found = {int(window): float(load) for window, load in raw.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise DatasetError(f"{path}: key 'loads' is damaged: {error}") from error
     for window, load in found.items():
         if not (math.isfinite(load) and load >= 0):
             raise DatasetError(f"{path}: the load of window {window} is {load}, expected 0 or more")
     return found
-
-
-def _until(path: Path, raw: Any) -> Sequential:
-    try:
-        return Sequential.from_table(raw)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(f"{path}: key 'until' is damaged: {error}") from error
 
 
 def _plan(path: Path, raw: Any) -> PlanOfEvaluation:
@@ -342,14 +349,6 @@ def _texts(path: Path, raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise DatasetError(f"{path}: key {key!r} should be a list, found {value!r}")
     return tuple(str(item) for item in value)
-
-
-def _caveats(path: Path, raw: Mapping[str, Any]) -> tuple[Caveat, ...]:
-    """Return the caveats, which files of version 0.1 do not have."""
-    try:
-        return from_json(raw.get("caveats") or [])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(f"{path}: key 'caveats' is damaged ({error})") from error
 
 
 def _text(path: Path, raw: Any, key: str) -> str:

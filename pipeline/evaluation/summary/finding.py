@@ -1,13 +1,10 @@
 """Sentence that a report opens with, computed from its numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
-
-import polars as pl
+from typing import Any, Final, Literal, TypeAlias
 
 from hindcast.pipeline.evaluation.summary.pairing import Setting
-from hindcast.pipeline.evaluation.summary.summarise import Summary
 from hindcast.pipeline.pages.numbers import (
     count_of,
     decimals_for,
@@ -16,8 +13,10 @@ from hindcast.pipeline.pages.numbers import (
     write_interval,
     write_number,
 )
+from hindcast.pipeline.statistics.intervals import LEVEL
 
 Verdict: TypeAlias = Literal["win", "unclear", "loss", "incomparable"]
+_LEVEL: Final = f"{LEVEL * 100:g} %"
 
 
 @dataclass(frozen=True)
@@ -39,28 +38,33 @@ class Finding:
     baseline: str | None = None
 
 
-def state_finding(summary: Summary, setting: Setting) -> Finding:
+def state_finding(
+    setting: Setting, rows: Sequence[Mapping[str, Any]], baseline: str | None
+) -> Finding:
     """Return the gain of the best learned policy over the strongest simple policy, as a sentence.
 
     A win is claimed only if the interval excludes zero. Of several agents that their gates
     delivered, the best by mean with a clear win is reported; else the best of all learned policies
     with a clear win, or the best by mean. A policy picked among several on the windows that it is
     judged by looks better than it is, so the sentence gives their number.
+
+    Args:
+        setting: The setting.
+        rows: Rows (policy, reference) of the headline metric, best policy first.
+        baseline: Name of the strongest simple policy; None if there is none.
     """
-    metric = summary.headline(setting).metric
-    baseline = summary.strongest[setting.label]
-    rows = summary.rows(setting, metric.name)
-    if metric.better == "neither":
+    if rows[0]["better"] == "neither":
+        name = rows[0]["metric"]
         return Finding(
-            "incomparable", f"{metric.name} has no better direction, so policies are not ranked."
+            "incomparable", f"{name} has no better direction, so policies are not ranked."
         )
     if baseline is None:
-        return Finding("incomparable", _alone(rows.row(0, named=True), summary.level))
-    rows = rows.filter(pl.col("reference") == baseline)
-    learned = rows.filter(pl.col("kind") == "learned").to_dicts()
+        return Finding("incomparable", _alone(rows[0]))
+    rows = [row for row in rows if row["reference"] == baseline]
+    learned = [row for row in rows if row["kind"] == "learned"]
     if not learned:
-        row = rows.filter(pl.col("policy") == baseline).row(0, named=True)
-        return Finding("incomparable", _unchallenged(row, summary.level), None, baseline)
+        row = next(row for row in rows if row["policy"] == baseline)
+        return Finding("incomparable", _unchallenged(row), None, baseline)
     gates = _gates(setting)
     delivered = [row for row in learned if gates.get(row["policy"]) == {"agent"}]
     pool, noun = delivered, "delivered agents"
@@ -68,28 +72,28 @@ def state_finding(summary: Summary, setting: Setting) -> Finding:
     if best is None:
         pool, noun = learned, "learned policies"
         best = next((row for row in learned if _verdict(row) == "win"), learned[0])
-    sentence = _sentence(best, baseline, summary.level, _windows(best, setting))
+    sentence = _sentence(best, baseline, _windows(best, setting))
     if best is not pool[0]:
         sentence += f" {pool[0]['policy']} has a better mean, but its interval contains zero."
     if len(pool) > 1:
         sentence += f" It was picked among {len(pool)} {noun} on these windows."
     also = [row for row in delivered if row is not best and _verdict(row) == "win"]
-    sentence += "".join(f" {_also(row, baseline, summary.level)}" for row in also)
+    sentence += "".join(f" {_also(row, baseline)}" for row in also)
     return Finding(_verdict(best), sentence + _said_by(gates), best, baseline)
 
 
-def _also(row: Mapping[str, Any], baseline: str, level: float) -> str:
+def _also(row: Mapping[str, Any], baseline: str) -> str:
     """Return the gain of another delivered agent that clearly wins, as a sentence."""
-    size, interval, _ = _measured(row, level)
+    size, interval, _ = _measured(row)
     return f"{row['policy']} beats {baseline} by {size} ({interval})."
 
 
-def _measured(row: Mapping[str, Any], level: float) -> tuple[str, str, int]:
+def _measured(row: Mapping[str, Any]) -> tuple[str, str, int]:
     """Return the size of a gain with its unit, its interval, and the decimals of both."""
     value, low, high = gain(row)
     decimals = decimals_telling((value, low, high), decimals_for([value], digits=2))
     size = with_unit(write_number(abs(value), decimals), row["unit"])
-    return size, f"{level * 100:g} % interval {write_interval(low, high, decimals)}", decimals
+    return size, f"{_LEVEL} interval {write_interval(low, high, decimals)}", decimals
 
 
 def _gates(setting: Setting) -> dict[str, set[str]]:
@@ -147,11 +151,11 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
     return "loss" if high is not None and high < 0.0 else "unclear"
 
 
-def _sentence(row: Mapping[str, Any], baseline: str, level: float, windows: str) -> str:
+def _sentence(row: Mapping[str, Any], baseline: str, windows: str) -> str:
     """Return the finding on a policy and a baseline, from their row of the summary."""
     value, low, high = gain(row)
     name, metric = row["policy"], row["metric"]
-    size, interval, decimals = _measured(row, level)
+    size, interval, decimals = _measured(row)
     # The mean of the baseline is that of the policy less their difference.
     own = row["mean"] - row["paired_difference"]
     if own:
@@ -172,7 +176,7 @@ def _sentence(row: Mapping[str, Any], baseline: str, level: float, windows: str)
             return (
                 f"No learned policy beats {baseline}, the strongest simple policy: {name}, the "
                 f"best learned policy, is worse by {size} in {metric} "
-                f"({level * 100:g} % interval {interval}; {counts})."
+                f"({_LEVEL} interval {interval}; {counts})."
             )
         case _:
             way = "better" if value > 0 else "worse"
@@ -189,27 +193,27 @@ def _sentence(row: Mapping[str, Any], baseline: str, level: float, windows: str)
             )
 
 
-def _alone(row: Mapping[str, Any], level: float) -> str:
+def _alone(row: Mapping[str, Any]) -> str:
     return (
-        f"{row['policy']} has {_mean(row, level)}; no simple policy was run beside it, so there is "
+        f"{row['policy']} has {_mean(row)}; no simple policy was run beside it, so there is "
         "no gain to report."
     )
 
 
-def _unchallenged(row: Mapping[str, Any], level: float) -> str:
+def _unchallenged(row: Mapping[str, Any]) -> str:
     return (
         "No learned policy was evaluated; the strongest simple policy is "
-        f"{row['policy']} with {_mean(row, level)}."
+        f"{row['policy']} with {_mean(row)}."
     )
 
 
-def _mean(row: Mapping[str, Any], level: float) -> str:
+def _mean(row: Mapping[str, Any]) -> str:
     decimals = decimals_for([row["mean"]])
     mean = with_unit(write_number(row["mean"], decimals), row["unit"])
     if row["low"] is None:
         return f"a mean {row['metric']} of {mean} on {count_of(row['windows'], 'window')}"
     return (
-        f"a mean {row['metric']} of {mean} ({level * 100:g} % interval "
+        f"a mean {row['metric']} of {mean} ({_LEVEL} interval "
         f"{write_interval(row['low'], row['high'], decimals)}; "
         f"{count_of(row['windows'], 'window')})"
     )

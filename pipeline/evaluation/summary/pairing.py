@@ -8,10 +8,12 @@ A setting is one scenario of one recipe and split. Policies are compared inside 
 only on windows on which every one of them was run with all of its seeds.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,6 +30,7 @@ from hindcast.pipeline.evaluation.summary.evaluations import (
     read_scores,
 )
 from hindcast.pipeline.statistics.intervals import Array, Stretches
+from hindcast.pipeline.storage.provenance import NOT_RECORDED
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,19 @@ class Pairing:
     incomplete: tuple[tuple[str, int], ...]
     stretches: Stretches | None = None
 
-    def find(self, name: str) -> PolicyRuns | None:
-        """Return the policy of that name, or None."""
-        return next((policy for policy in self.policies if policy.name == name), None)
+    @cached_property
+    def ranked(self) -> tuple[PolicyRuns, ...]:
+        """The policies by mean, best first, with names deciding ties.
+
+        Policies are sorted by name if the metric has no better direction.
+        """
+        sign = {"lower": 1.0, "higher": -1.0, "neither": 0.0}[self.metric.better]
+        return tuple(sorted(self.policies, key=lambda p: (sign * float(p.values.mean()), p.name)))
+
+    @cached_property
+    def by_name(self) -> dict[str, PolicyRuns]:
+        """The policies by name."""
+        return {policy.name: policy for policy in self.policies}
 
 
 @dataclass(frozen=True)
@@ -129,6 +142,34 @@ class Setting:
         names += tuple(sorted(scored - set(names)))
         kept = [name for name in names if name in scored and name != self.first.bound]
         return tuple(known.get(name, Metric(name)) for name in kept)
+
+    @cached_property
+    def records(self) -> dict[str, Mapping[str, Any]]:
+        """Records of where everything was computed, by key."""
+        return {key: record for e in self.evaluations for key, record in e.records.items()}
+
+    @cached_property
+    def headline(self) -> Pairing:
+        """All policies on the headline metric; DatasetError without a common window."""
+        return self.pair(self.first.headline)
+
+    @cached_property
+    def pairings(self) -> dict[str, Pairing]:
+        """All policies by metric, the headline first; side metrics with common windows only."""
+        found = {self.first.headline: self.headline}
+        for name in [metric.name for metric in self.metrics if metric.name not in found]:
+            with suppress(DatasetError):  # a side metric is no reason to refuse the comparison
+                found[name] = self.pair(name)
+        return found
+
+    def origin(self, policy: PolicyRuns) -> str:
+        """Return the keys of where a policy was scored and, if it was learned, trained."""
+        names = policy.runs if policy.trained else (policy.name,)
+        entries = [p for p in self.entries.values() if p.name in names or p.group == policy.name]
+        keys = [k for e in self.evaluations for k in e.sessions or (NOT_RECORDED,)]
+        if policy.kind == "learned":
+            keys += [key for entry in entries for key in entry.trained or (NOT_RECORDED,)]
+        return " ".join(dict.fromkeys(keys))
 
     def pair(self, metric: str) -> Pairing:
         """Return all policies on one metric over common windows; NaN counts as not run.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from hindcast.pipeline.evaluation.summary.evaluations import NO_BASELINE
 from hindcast.pipeline.evaluation.summary.pairing import Setting, read_settings
-from hindcast.pipeline.evaluation.summary.rows import NO_BASELINE, best_first
 from hindcast.pipeline.pages.numbers import (
     count_of,
     decimals_for,
@@ -43,9 +43,9 @@ def planned(setting: Setting) -> list[Comparison]:
 
     A planned agent that was not scored counts in Holm's adjustment, as one without a difference.
     """
-    pairing = setting.pair(setting.first.headline)
+    pairing = setting.headline
     agents = {name for e in setting.evaluations if e.plan for name in e.plan.agents}
-    ranked = [] if pairing.metric.better == "neither" else best_first(pairing)
+    ranked = () if pairing.metric.better == "neither" else pairing.ranked
     baseline = next((p for p in ranked if p.name not in agents and p.kind not in NO_BASELINE), None)
     compared = [policy for policy in ranked if policy.name in agents]
     if baseline is None or not compared:

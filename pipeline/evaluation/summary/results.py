@@ -11,31 +11,28 @@ the policy is better. The table has other metrics only if they were requested
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from hindcast.pipeline.errors import DatasetError, unknown_name
-from hindcast.pipeline.evaluation.summary.pairing import PolicyRuns, Setting
-from hindcast.pipeline.evaluation.summary.rows import NO_BASELINE, best_first, tie_tolerance
-from hindcast.pipeline.evaluation.summary.summarise import Summary
-from hindcast.pipeline.pages.markdown import plain_text, text_table
-from hindcast.pipeline.pages.numbers import (
-    count_of,
-    decimals_for,
-    write_interval,
-    write_number,
-)
+from hindcast.pipeline.evaluation.summary.evaluations import NO_BASELINE
+from hindcast.pipeline.evaluation.summary.pairing import Pairing, Setting
+from hindcast.pipeline.evaluation.summary.summarise import Rows, Summary
+from hindcast.pipeline.pages.markdown import plain_text
+from hindcast.pipeline.pages.numbers import count_of
+from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.statistics.intervals import (
-    Interval,
     difference_cells,
     estimate,
-    mean_interval,
+    tie_tolerance,
     win_tie_loss,
 )
 from hindcast.pipeline.storage.provenance import NOT_RECORDED
 
+_TEMPLATE: Final = Path(__file__).with_name("results.md.jinja")
 _DIGITS: Final = 6  # significant digits of a number in results.csv
 DEGREES: Final = "degrees"
 _NUMBERS: Final = (
@@ -79,38 +76,30 @@ def results(summary: Summary, *, metrics: Sequence[str] = ()) -> pl.DataFrame:
     The headline comes first, then the metrics of `metrics` that a setting has. A metric without a
     better direction has no rows. Raises UnknownName for a metric that no setting has.
     """
-    known = {name for _, name in summary.pairings}
+    known = {name for of in summary.settings for name in of.setting.pairings}
     for metric in metrics:
         if metric not in known:
             raise unknown_name("metric", metric, known)
-    rows = [
-        row
-        for s in summary.settings
-        for metric in dict.fromkeys([s.first.headline, *metrics])
-        if (s.label, metric) in summary.pairings
-        for row in _rows(summary, s, metric)
-    ]
+    rows: Rows = []
+    for of in summary.settings:
+        for metric in dict.fromkeys([of.setting.first.headline, *metrics]):
+            if metric in of.rows:
+                rows += _rows(of.setting, of.setting.pairings[metric], of.rows[metric])
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def _rows(summary: Summary, setting: Setting, metric: str) -> list[dict[str, Any]]:
-    """Return the rows of results.csv for an outcome: every policy, against every baseline."""
-    pairing = summary.pairings[setting.label, metric]
+def _rows(setting: Setting, pairing: Pairing, means: Rows) -> Rows:
+    """Return the rows of results.csv for an outcome: every policy, against every baseline.
+
+    `means` are rows of the summary, one per policy, best first.
+    """
     better = pairing.metric.better
     if better == "neither":
         return []
-    ordered = best_first(pairing)
-    baselines = [p for p in ordered if p.kind not in NO_BASELINE]
-    stretches = pairing.stretches
-    differences = {
-        (p.name, b.name): estimate(
-            difference_cells(p.values, b.values, p.trained, b.trained), stretches
-        )
-        for p in ordered for b in baselines if b.name != p.name
-    }  # fmt: skip
+    baselines = [p for p in pairing.ranked if p.kind not in NO_BASELINE]
     command = " && ".join(dict.fromkeys(e.command for e in setting.evaluations if e.command))
-    rows: list[dict[str, Any]] = []
-    for policy in ordered:
+    rows: Rows = []
+    for policy, row in zip(pairing.ranked, means, strict=True):
         own = {
             "scenario": setting.key[0],
             "recipe": setting.first.recipe,
@@ -119,52 +108,27 @@ def _rows(summary: Summary, setting: Setting, metric: str) -> list[dict[str, Any
             "policy": policy.name,
             "seeds": len(policy.runs),
             "windows": len(pairing.windows),
-            PROVENANCE_COLUMN: origin(setting, policy),
+            PROVENANCE_COLUMN: setting.origin(policy),
             "command": command,
-            **_interval(
-                _NUMBERS[:3],
-                mean_interval(policy.values, trained=policy.trained, stretches=stretches),
-            ),
+            **{name: _number(row[name]) for name in _NUMBERS[:3]},
         }
         others = [other for other in baselines if other.name != policy.name]
         if not others:  # the only baseline: a row with its mean alone
             rows.append(own | dict.fromkeys(("baseline", *_NUMBERS[3:], *_WINS)))
         for other in others:
-            found = differences[policy.name, other.name]
-            tolerance = tie_tolerance(policy.values, other.values)
-            counts = win_tie_loss(policy.values, other.values, better, tolerance)
-            rows.append(
-                own
-                | {"baseline": other.name}
-                | _interval(_NUMBERS[3:6], found.interval())
-                | {DEGREES: _number(found.degrees)}
-                | dict(zip(_WINS, counts, strict=True))
+            pair = (policy.values, other.values)
+            cells = difference_cells(*pair, policy.trained, other.trained)
+            found = estimate(cells, pairing.stretches)
+            counts = win_tie_loss(*pair, better, tie_tolerance(*pair))
+            numbers = zip(
+                _NUMBERS[3:], map(_number, (*found.interval(), found.degrees)), strict=True
             )
+            rows.append(own | {"baseline": other.name} | dict(numbers) | counts._asdict())
     return rows
 
 
-def origin(setting: Setting, policy: PolicyRuns) -> str:
-    """Return the keys of where a policy was scored and, if it was learned, trained."""
-    names = policy.runs if policy.trained else (policy.name,)
-    entries = [p for p in setting.entries.values() if p.name in names or p.group == policy.name]
-    keys = [k for e in setting.evaluations for k in e.sessions or (NOT_RECORDED,)]
-    if policy.kind == "learned":
-        keys += [key for entry in entries for key in entry.trained or (NOT_RECORDED,)]
-    return " ".join(dict.fromkeys(keys))
-
-
-def records(settings: Sequence[Setting]) -> dict[str, Any]:
-    """Return the records of where everything in some settings was computed, by key."""
-    evaluations = [e for setting in settings for e in setting.evaluations]
-    return {key: record for e in evaluations for key, record in e.records.items()}
-
-
-def _interval(columns: Sequence[str], interval: Interval) -> dict[str, float | None]:
-    return dict(zip(columns, map(_number, interval), strict=True))
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(f"{value:.{_DIGITS}g}")
+def _number(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else float(f"{value:.{_DIGITS}g}")
 
 
 def read_results(content: bytes, where: str) -> pl.DataFrame:
@@ -211,59 +175,41 @@ def results_markdown(content: bytes, where: str) -> str:
     Each recipe begins with its headline result, followed by the policies by mean and their
     differences to the baselines.
     """
-    table = read_results(content, where)
-    lines = ["# Results", ""]
-    lines += [f"This page is made from {where} alone: change the table, then make the page again."]
-    lines += ["", _READING, ""]
-    for _, part in table.group_by("scenario", "recipe", "metric", maintain_order=True):
-        lines += _setting_page(part)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _setting_page(part: pl.DataFrame) -> list[str]:
-    """Return the Markdown of the rows of one recipe and outcome."""
-    first = part.row(0, named=True)
-    side = "higher" if first["higher_is_better"] else "lower"
-    about = (
-        f"Scenario {plain_text(first['scenario'])}; {plain_text(first['metric'])}, {side} is better"
+    parts = read_results(content, where).group_by(
+        "scenario", "recipe", "metric", maintain_order=True
     )
-    baselines = list(dict.fromkeys(part["baseline"].drop_nulls()))
-    decimals = decimals_for(part["mean"].to_list())
+    settings = [_setting(part) for _, part in parts]
+    return render(_TEMPLATE, where=where, reading=_READING, settings=settings).rstrip() + "\n"
+
+
+def _setting(part: pl.DataFrame) -> dict[str, Any]:
+    """Return the values of the page about one recipe and outcome."""
+    higher = part["higher_is_better"][0]
     once = part.unique("policy", keep="first", maintain_order=True)
-    once = once.sort("mean", descending=first["higher_is_better"], maintain_order=True)
-    pairs = {(row["policy"], row["baseline"]): row for row in part.iter_rows(named=True)}
-    lines = [f"## {plain_text(first['recipe'])}", "", _headline(once, baselines, decimals), ""]
-    pair = part.filter(pl.col("baseline").is_not_null() & pl.col("paired_low").is_not_null())
-    kind = [interval_kind(pair[DEGREES].to_list())] if pair.height else []
-    about = " ".join([f"{about}; {first['windows']:,} windows.", *kind])
-    lines += [about, "", *commands(part)]
-    head = ["policy", "seeds", "mean", "95 % interval"]
-    body = [
-        [
-            plain_text(row["policy"]), str(row["seeds"]), write_number(row["mean"], decimals),
-            write_interval(row["low"], row["high"], decimals),
-        ]
-        for row in once.iter_rows(named=True)
-    ]  # fmt: skip
-    shown = _shown(once["policy"].to_list(), baselines)
+    once = once.sort("mean", descending=higher, maintain_order=True)
+    ordered = once.to_dicts()
+    pairs = {(row["policy"], row["baseline"]): row for row in part.to_dicts()}
+    baselines = list(dict.fromkeys(part["baseline"].drop_nulls()))
+    shown = _shown([row["policy"] for row in ordered], baselines)
     compared = {
         baseline: [
-            _against(row, decimals)
-            for policy in once["policy"]
-            if (row := pairs.get((policy, baseline))) and row["paired_difference"] is not None
+            row
+            for of in ordered
+            if (row := pairs.get((of["policy"], baseline))) and row["paired_difference"] is not None
         ]
         for baseline in shown
     }
-    lines += text_table(head, body, left=1)
-    if len(shown) < len(baselines):
-        left = len(baselines) - len(shown)
-        lines += [f"The CSV file has {count_of(left, 'more baseline')} than these tables.", ""]
-    for baseline, rows in compared.items():
-        lines += [f"Against {plain_text(baseline)}:", ""]
-        lines += text_table(
-            ["policy", "difference", "95 % interval", "wins / ties / losses"], rows, left=1
-        )
-    return lines
+    learned = [row for row in ordered[1:] if row["policy"] not in baselines]
+    pair = part.filter(pl.col("baseline").is_not_null() & pl.col("paired_low").is_not_null())
+    return {
+        "rows": ordered,
+        "learned": learned[0] if learned and ordered[0]["policy"] in baselines else None,
+        "baselines": baselines,
+        "kind": interval_kind(pair[DEGREES].to_list()) if pair.height else "",
+        "commands": commands(part),
+        "compared": compared,
+        "left": len(baselines) - len(shown),
+    }
 
 
 def interval_kind(degrees: Sequence[object], earlier: str = EARLIER) -> str:
@@ -289,40 +235,3 @@ def _shown(ordered: Sequence[str], baselines: Sequence[str]) -> list[str]:
     """
     strongest = [name for name in ordered if name in baselines][:_STRONGEST]
     return [*strongest, *(n for n in _ALWAYS if n in baselines and n not in strongest)]
-
-
-def _headline(once: pl.DataFrame, baselines: Sequence[str], decimals: int) -> str:
-    """Return the best policy, and the best learned one, against the strongest baseline."""
-
-    def apart(row: Mapping[str, Any]) -> str:
-        other = "other " if row["policy"] in baselines else ""
-        difference = write_number(row["paired_difference"], decimals, signed=True)
-        interval = write_interval(row["paired_low"], row["paired_high"], decimals, signed=True)
-        return (
-            f"{write_number(row['mean'], decimals)}; its difference to "
-            f"{plain_text(row['baseline'])}, the strongest {other}baseline, is {difference} (95 % "
-            f"interval {interval})."
-        )
-
-    rows = once.to_dicts()
-    learned = [row for row in rows[1:] if row["policy"] not in baselines]
-    name, extreme = rows[0]["policy"], "highest" if rows[0]["higher_is_better"] else "lowest"
-    mean = write_number(rows[0]["mean"], decimals)
-    found = f"{mean}." if rows[0]["baseline"] is None else apart(rows[0])
-    text = f"**{plain_text(name)}** has the {extreme} mean of {len(rows)} policies, {found}"
-    if learned and name in baselines:
-        best = plain_text(learned[0]["policy"])
-        text += f" The best learned policy, {best}, has {apart(learned[0])}"
-    return text
-
-
-def _against(row: dict[str, Any], decimals: int) -> list[str]:
-    difference = write_number(row["paired_difference"], decimals, signed=True)
-    ends = (row["paired_low"], row["paired_high"])
-    if None not in ends:
-        proven = ends[0] > 0 if row["higher_is_better"] else ends[1] < 0
-        difference = f"**{difference}**" if proven else difference
-    return [
-        plain_text(row["policy"]), difference, write_interval(*ends, decimals, signed=True),
-        f"{row['wins']} / {row['ties']} / {row['losses']}",
-    ]  # fmt: skip

@@ -20,8 +20,7 @@ import polars as pl
 
 from hindcast.pipeline.errors import InputError, unknown_name
 from hindcast.pipeline.evaluation.summary.pairing import read_settings
-from hindcast.pipeline.evaluation.summary.rows import tie_tolerance
-from hindcast.pipeline.statistics.intervals import Array
+from hindcast.pipeline.statistics.intervals import Array, tie_tolerance
 
 _QUARTILES: Final = ("lowest", "quartile_1", "median", "quartile_3", "highest")
 COLUMNS: Final = (
@@ -53,8 +52,8 @@ def spreads(folder: Path, against: Sequence[str]) -> pl.DataFrame:
     """
     rows = []
     for setting in read_settings([folder]):
-        pairing = setting.pair(setting.first.headline)
-        known = {p.name: p for p in pairing.policies}
+        pairing = setting.headline
+        known = pairing.by_name
         for name in against:
             if name not in known:
                 raise unknown_name("policy", name, known)

@@ -10,32 +10,102 @@ them one by one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
 
-from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.evaluation.summary.evaluations import Metric
-from hindcast.pipeline.evaluation.summary.pairing import Pairing, Setting, read_settings
-from hindcast.pipeline.evaluation.summary.rows import (
-    NO_BASELINE,
-    SEEDS_SCHEMA,
-    TABLE_SCHEMA,
-    Rows,
-    best_first,
+from hindcast.pipeline.evaluation.summary.cautions import cautions
+from hindcast.pipeline.evaluation.summary.evaluations import NO_BASELINE
+from hindcast.pipeline.evaluation.summary.finding import Finding, state_finding
+from hindcast.pipeline.evaluation.summary.left_out import data_left_out
+from hindcast.pipeline.evaluation.summary.pairing import (
+    Pairing,
+    PolicyRuns,
+    Setting,
+    read_settings,
 )
-from hindcast.pipeline.evaluation.until import decision
-from hindcast.pipeline.pages.numbers import count_of
-from hindcast.pipeline.statistics.intervals import LEVEL, Array, skewness_of
+from hindcast.pipeline.evaluation.summary.rules import described
+from hindcast.pipeline.statistics.intervals import (
+    Array,
+    Interval,
+    autocorrelation,
+    improvement_cells,
+    iqm,
+    mean_interval,
+    median,
+    paired_difference,
+    tie_tolerance,
+    win_tie_loss,
+    windows_of_half,
+)
+from hindcast.pipeline.workloads.caveats import Caveat
 
-# Fewer than the intervals were measured with, see docs/protocol.md.
-FEW_SEEDS: Final = 5
-FEW_WINDOWS: Final = 10
-# Of differences that grow with a lognormal score, see docs/protocol.md.
-SKEWED: Final = 1.5
-_MANY_WINDOWS: Final = 100
+_SUBJECT: Final = dict.fromkeys(
+    ("scenario", "recipe", "metric", "unit", "better", "policy", "kind"), pl.String
+)
+_ESTIMATES: Final = {
+    **dict.fromkeys(("windows", "windows_left_out", "seeds"), pl.Int64),
+    **dict.fromkeys(("mean", "low", "high", "iqm", "median"), pl.Float64),
+}
+_AGAINST: Final = {
+    "reference": pl.String,
+    **dict.fromkeys(("paired_difference", "paired_low", "paired_high"), pl.Float64),
+    **dict.fromkeys(("wins", "ties", "losses"), pl.Int64),
+    "probability_of_improvement": pl.Float64,
+    "windows_of_half": pl.Int64,
+    "autocorrelation": pl.Float64,
+}
+_BOUND: Final = {"bound": pl.Float64, "bound_ratio": pl.Float64}
+TABLE_SCHEMA: Final = pl.Schema({**_SUBJECT, **_ESTIMATES, **_BOUND, **_AGAINST})
+SEEDS_SCHEMA: Final = pl.Schema({**_SUBJECT, "run": pl.String, **_ESTIMATES, **_AGAINST})
+
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class SettingSummary:
+    """Numbers of a report about one setting.
+
+    Attributes:
+        setting: The setting, with the data behind the rows.
+        references: Reference policies.
+        strongest: Best policy that was not learned, by mean of the headline metric; None if every
+            policy was learned or the metric has no better direction.
+        bound: Bound on the headline metric of each common window, (windows,), or None.
+        table: Rows (policy, reference) by metric, the headline, the best policy and the strongest
+            simple policy first. The row of a reference with itself has no comparison; `reference`
+            is None without references.
+        seeds: Rows (policy, run) by metric: seeds or training seeds one by one, compared with the
+            strongest simple policy.
+        finding: Result for the learned policies.
+        cautions: What makes the scores doubtful.
+        left_out: Sentences about data that the numbers do not cover.
+        sentences: What is known of every policy and agent, by name.
+    """
+
+    setting: Setting
+    references: tuple[str, ...]
+    strongest: str | None
+    bound: Array | None
+    table: Mapping[str, Rows]
+    seeds: Mapping[str, Rows]
+    finding: Finding
+    cautions: tuple[Caveat, ...]
+    left_out: tuple[str, ...]
+    sentences: Mapping[str, str]
+
+    @cached_property
+    def rows(self) -> dict[str, Rows]:
+        """The first row of every policy by metric: against the strongest simple policy."""
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for metric, rows in self.table.items():
+            for row in rows:
+                found.setdefault(metric, {}).setdefault(row["policy"], row)
+        return {metric: [*of.values()] for metric, of in found.items()}
 
 
 @dataclass(frozen=True)
@@ -44,45 +114,21 @@ class Summary:
 
     Attributes:
         settings: The settings, in the order of the folders.
-        pairings: Data behind the rows, by (label of the setting, metric).
-        table: Rows (scenario, metric, policy, reference), best policy first. The row of a reference
-            with itself has no comparison; `reference` is null if the setting has no references.
-        seeds: Rows (scenario, metric, policy, run): seeds or training seeds one by one, compared
-            with the strongest simple policy.
-        references: Reference policies of each setting, by its label.
-        strongest: Best policy that was not learned, by mean of the headline metric; None if every
-            policy was learned or the metric has no better direction.
-        bounds: Bound on the headline metric of each common window, (windows,), or None.
-        left_out: Sentences about data that the numbers do not cover, by label.
-        level: Level of the intervals, 0.95.
     """
 
-    settings: tuple[Setting, ...]
-    pairings: Mapping[tuple[str, str], Pairing]
-    table: pl.DataFrame
-    seeds: pl.DataFrame
-    references: Mapping[str, tuple[str, ...]]
-    strongest: Mapping[str, str | None]
-    bounds: Mapping[str, Array | None]
-    left_out: Mapping[str, tuple[str, ...]]
-    level: float = LEVEL
+    settings: tuple[SettingSummary, ...]
 
-    def headline(self, setting: Setting) -> Pairing:
-        """Return all policies of a setting on its headline metric."""
-        return self.pairings[setting.label, setting.first.headline]
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """Rows (scenario, metric, policy, reference) of all settings."""
+        rows = [row for of in self.settings for part in of.table.values() for row in part]
+        return pl.DataFrame(rows, schema=TABLE_SCHEMA)
 
-    def rows(self, setting: Setting, metric: str) -> pl.DataFrame:
-        """Return the rows of `table` for a setting and metric."""
-        return self.table.filter(scenario=setting.label, metric=metric)
-
-    def seed_rows(self, setting: Setting) -> list[dict[str, Any]]:
-        """Return the rows of `seeds` for a setting's headline metric."""
-        metric = setting.first.headline
-        return self.seeds.filter(scenario=setting.label, metric=metric).to_dicts()
-
-    def metrics(self, setting: Setting) -> list[Metric]:
-        """Return the metrics of a setting that could be compared, the headline first."""
-        return [m for m in setting.metrics if (setting.label, m.name) in self.pairings]
+    @cached_property
+    def seeds(self) -> pl.DataFrame:
+        """Rows (scenario, metric, policy, run) of all settings."""
+        rows = [row for of in self.settings for part in of.seeds.values() for row in part]
+        return pl.DataFrame(rows, schema=SEEDS_SCHEMA)
 
 
 def summarise(folders: Sequence[Path]) -> Summary:
@@ -91,164 +137,145 @@ def summarise(folders: Sequence[Path]) -> Summary:
     References are those that evaluation.json lists, or `random` if it lists none. The strongest
     simple policy is always one of them, so that no choice of references hides it.
     """
-    pairings: dict[tuple[str, str], Pairing] = {}
-    chosen: dict[str, tuple[str, ...]] = {}
-    strongest: dict[str, str | None] = {}
-    bounds: dict[str, Array | None] = {}
-    left_out: dict[str, tuple[str, ...]] = {}
-    table: list[dict[str, Any]] = []
-    seeds: list[dict[str, Any]] = []
-    settings = read_settings(folders)
-    for setting in settings:
-        label = setting.label
-        headline = setting.pair(setting.first.headline)
-        strongest[label] = _strongest(headline)
-        chosen[label] = _references(setting, headline, strongest[label])
-        bounds[label] = _bound(setting, headline)
-        left_out[label] = tuple(_left_out(setting, headline, bounds[label]))
-        left_out[label] += _skewed(headline, strongest[label])
-        for metric in setting.metrics:
-            main = metric.name == setting.first.headline
-            try:
-                pairing = headline if main else setting.pair(metric.name)
-            except DatasetError:  # a side metric is no reason to refuse the comparison
-                note = f"{metric.name} is not shown: no window has a value of it for every policy."
-                left_out[label] += (note,)
-                continue
-            pairings[label, metric.name] = pairing
-            rows = Rows(label, setting.first.recipe, pairing)
-            rows.compare(chosen[label], strongest[label], bounds[label] if main else None)
-            table += rows.table
-            seeds += rows.seeds
-    return Summary(
-        settings=tuple(settings),
-        pairings=pairings,
-        table=pl.DataFrame(table, schema=TABLE_SCHEMA),
-        seeds=pl.DataFrame(seeds, schema=SEEDS_SCHEMA),
-        references=chosen,
-        strongest=strongest,
-        bounds=bounds,
-        left_out=left_out,
-    )
+    summaries = []
+    for setting in read_settings(folders):
+        headline, strongest = setting.headline, _strongest(setting.headline)
+        references, bound = _references(setting, strongest), _bound(setting)
+        table, seeds = dict[str, Rows](), dict[str, Rows]()
+        for metric, pairing in setting.pairings.items():
+            of_windows = bound if pairing is headline else None
+            table[metric] = _table(setting, pairing, references, of_windows)
+            seeds[metric] = _seeds(setting, pairing, strongest)
+        summaries.append(
+            SettingSummary(
+                setting=setting,
+                references=references,
+                strongest=strongest,
+                bound=bound,
+                table=table,
+                seeds=seeds,
+                finding=state_finding(setting, table[headline.metric.name], strongest),
+                cautions=cautions(setting.entries.values(), setting.scores),
+                left_out=tuple(data_left_out(setting, strongest, bound)),
+                sentences=described(setting.entries.values()),
+            )
+        )
+    return Summary(tuple(summaries))
+
+
+def _table(
+    setting: Setting, pairing: Pairing, references: Sequence[str], bound: Array | None
+) -> Rows:
+    """Return all policies, best first, against the references and the windows' bound."""
+    compared = [pairing.by_name[name] for name in references if name in pairing.by_name]
+    rows: Rows = []
+    for policy in pairing.ranked:
+        own = {**dict.fromkeys(TABLE_SCHEMA), **_estimates(setting, pairing, policy)}
+        if bound is not None:
+            middle = float(bound.mean())
+            own |= {"bound": middle, "bound_ratio": own["mean"] / middle if middle else None}
+        rows += [own | _against(pairing, policy, other) for other in compared] or [own]
+    return rows
+
+
+def _seeds(setting: Setting, pairing: Pairing, strongest: str | None) -> Rows:
+    """Return the runs of policies that have several, against the strongest simple policy."""
+    best = pairing.by_name.get(strongest or "")
+    rows: Rows = []
+    for policy in pairing.ranked:
+        for index, run in enumerate(policy.runs if len(policy.runs) > 1 else ()):
+            values = policy.values[[index]]
+            one = PolicyRuns(policy.name, policy.kind, values, (run,), trained=False)
+            own = {**dict.fromkeys(SEEDS_SCHEMA), **_estimates(setting, pairing, one), "run": run}
+            rows.append(own | ({} if best is None else _against(pairing, one, best)))
+    return rows
+
+
+def _estimates(setting: Setting, pairing: Pairing, policy: PolicyRuns) -> dict[str, Any]:
+    metric, values = pairing.metric, policy.values
+    interval = mean_interval(values, trained=policy.trained, stretches=pairing.stretches)
+    middle = {"iqm": float(iqm(values)), "median": float(median(values))}
+    return {
+        "scenario": setting.label,
+        "recipe": setting.first.recipe,
+        "metric": metric.name,
+        "unit": metric.unit,
+        "better": metric.better,
+        "policy": policy.name,
+        "kind": policy.kind,
+        "windows": len(pairing.windows),
+        "windows_left_out": len(pairing.left_out),
+        "seeds": len(policy.runs),
+        **_named(("mean", "low", "high"), interval),
+        **middle,
+    }
+
+
+def _against(pairing: Pairing, policy: PolicyRuns, other: PolicyRuns) -> dict[str, Any]:
+    """Return the columns of a policy against another one; a policy has none against itself."""
+    if other.name == policy.name:
+        return {"reference": other.name}
+    pair, stretches = (policy.values, other.values), pairing.stretches
+    differences = policy.window_means - other.window_means
+    found = paired_difference(*pair, trained=(policy.trained, other.trained), stretches=stretches)
+    row = {
+        "reference": other.name,
+        **_named(("paired_difference", "paired_low", "paired_high"), found),
+        "windows_of_half": windows_of_half(differences),
+        "autocorrelation": _known(autocorrelation(differences, stretches)),
+    }
+    better = pairing.metric.better
+    if better == "neither":
+        return row
+    tolerance = tie_tolerance(*pair)
+    counts = win_tie_loss(*pair, better, tolerance)
+    chance = float(improvement_cells(*pair, better, tolerance).mean())
+    return row | counts._asdict() | {"probability_of_improvement": chance}
+
+
+def _named(columns: tuple[str, str, str], interval: Interval) -> dict[str, float | None]:
+    return dict(zip(columns, map(_known, interval), strict=True))
+
+
+def _known(number: float) -> float | None:
+    return None if np.isnan(number) else float(number)
 
 
 def _strongest(headline: Pairing) -> str | None:
     """Return the best rule that a scheduler could follow; it need not be among the references."""
     if headline.metric.better == "neither":
         return None
-    simple = (policy.name for policy in best_first(headline) if policy.kind not in NO_BASELINE)
-    return next(simple, None)
+    return next((p.name for p in headline.ranked if p.kind not in NO_BASELINE), None)
 
 
-def _references(setting: Setting, headline: Pairing, strongest: str | None) -> tuple[str, ...]:
+def _references(setting: Setting, strongest: str | None) -> tuple[str, ...]:
     """Return the policies to compare with, the strongest simple one first.
 
     What was recorded elsewhere is always one of them: it is what a reader has today.
     """
+    headline = setting.headline
     names = setting.references or [p.name for p in headline.policies if p.kind == "random"]
     names = [*names, *(p.name for p in headline.policies if p.kind == "recorded")]
     groups = [setting.entries[name].group if name in setting.entries else name for name in names]
     ordered = dict.fromkeys([strongest, *groups] if strongest else groups)
-    return tuple(name for name in ordered if headline.find(name) is not None)
+    return tuple(name for name in ordered if name in headline.by_name)
 
 
-def _bound(setting: Setting, headline: Pairing) -> Array | None:
+def _bound(setting: Setting) -> Array | None:
     """Return the bound on each common window: (windows,), or None if one window lacks it.
 
     If policies carry different bounds of one window, each of them is valid, and the tightest
     counts.
     """
-    evaluation = setting.first
+    evaluation, windows = setting.first, setting.headline.windows
     if evaluation.bound is None:
         return None
     value = pl.col("value")
     rows = (
         setting.scores.filter((pl.col("metric") == evaluation.bound) & value.is_not_nan())
-        .filter(pl.col("window").is_in(headline.windows))
+        .filter(pl.col("window").is_in(windows))
         .group_by("window")
         .agg(value.max() if evaluation.bound_kind == "lower" else value.min())
         .sort("window")
     )
-    return rows["value"].to_numpy() if rows.height == len(headline.windows) else None
-
-
-def _left_out(setting: Setting, headline: Pairing, bound: Array | None) -> list[str]:
-    """Return sentences about data that the numbers do not cover, and about suspect values."""
-    found = []
-    if headline.left_out:
-        total = len(headline.windows) + len(headline.left_out)
-        who = ", ".join(f"{name} lacks {count}" for name, count in headline.incomplete)
-        found.append(
-            f"{len(headline.left_out)} of {total} windows are left out, because not every policy "
-            f"was run on them with all of its seeds ({who})."
-        )
-    scored = set(setting.scores.filter(pl.col("metric") == headline.metric.name)["policy"])
-    found += [
-        f"{name} is listed but has no value of {headline.metric.name}."
-        for name in setting.entries
-        if name not in scored
-    ]
-    missing = [name for name in setting.references if name not in scored]
-    missing = [name for name in missing if headline.find(name) is None]
-    found += [f"{name} is named as a reference but was not run." for name in missing]
-    evaluation = setting.first
-    if bound is None and evaluation.bound in {metric.name for metric in evaluation.metrics}:
-        found.append(f"The bound {evaluation.bound} is missing on some windows and is not shown.")
-    if bound is not None:
-        found += _violations_of_bound(headline, bound, evaluation.bound_kind == "lower")
-    found += [decision(e.until) for e in setting.evaluations if e.until is not None]
-    looks = max((e.looks for e in setting.evaluations if e.looks is not None), default=0)
-    if looks:
-        found.append(
-            f"{count_of(looks, 'other agent')} had been scored on these windows before, by the "
-            "ledger of the machine. Of several agents, the best looks better there than it is."
-        )
-    few = [p for p in headline.policies if p.trained and 1 < len(p.runs) < FEW_SEEDS]
-    if few:
-        who = ", ".join(f"{policy.name} ({len(policy.runs)})" for policy in few)
-        found.append(
-            f"There are fewer than {FEW_SEEDS} training seeds of {who}. How often intervals over "
-            "so few seeds hold the truth was not measured."
-        )
-    if len(headline.windows) < FEW_WINDOWS:
-        found.append(
-            f"Intervals are over {count_of(len(headline.windows), 'window')} alone. How often "
-            f"intervals over fewer than {FEW_WINDOWS} windows hold the truth was not measured."
-        )
-    return found
-
-
-def _skewed(headline: Pairing, strongest: str | None) -> tuple[str, ...]:
-    """Return a sentence about differences whose intervals hold the truth less often; or none."""
-    reference = headline.find(strongest) if strongest else None
-    if reference is None or not FEW_WINDOWS <= len(headline.windows) < _MANY_WINDOWS:
-        return ()
-    found = {
-        p.name: skewness_of(p.window_means - reference.window_means) for p in headline.policies
-    }
-    who = [f"{name} ({value:+.1f})" for name, value in found.items() if abs(value) >= SKEWED]
-    if not who:
-        return ()
-    told = (
-        f"The differences from {strongest} are skewed over windows: {', '.join(who)}. Where "
-        "differences grow with a skewed score, simulated intervals of 10 and 30 windows held the "
-        "truth in 90 and 92 % instead of 95 %, and in 82 and 86 % where the ratio of two policies "
-        "scatters as much."
-    )
-    return (told,)
-
-
-def _violations_of_bound(headline: Pairing, bound: Array, lower: bool) -> list[str]:
-    """Return a sentence for every policy that is better than a bound allows in some window."""
-    slack = 1e-6 * np.abs(bound)
-    sentences = []
-    for policy in headline.policies:
-        excess = bound - policy.values if lower else policy.values - bound
-        count = int((excess > slack).any(axis=0).sum())
-        if count:
-            side = "below the lower" if lower else "above the upper"
-            sentences.append(
-                f"{policy.name} is {side} bound on {count_of(count, 'window')}: the bound or the "
-                "outcome is wrong there."
-            )
-    return sentences
+    return rows["value"].to_numpy() if rows.height == len(windows) else None

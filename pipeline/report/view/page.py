@@ -18,7 +18,7 @@ from hindcast.pipeline.pages.numbers import (
     three_digits,
     time_unit,
 )
-from hindcast.pipeline.pages.tables import NOTHING, Cell, Row, Table, number_cell
+from hindcast.pipeline.pages.tables import NOTHING, Cell, Column, Row, Table
 from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.view.decisions import decisions_part
 from hindcast.pipeline.report.view.inlining import inlined
@@ -222,9 +222,9 @@ def _numbers(model: Model, unit: TimeUnit) -> Table:
         f"longest wait [{unit.name}]", "mean bounded slowdown",
     ]  # fmt: skip
     with_waits = 0 in strips(model)
-    head = [
-        "policy", "jobs started", "not started", *waited * with_waits, "utilisation",
-        *(f"utilisation of {name}" for name in model.further),
+    head: list[str | Column] = [
+        "policy", Column("jobs started", decimals=0), Column("not started", decimals=0),
+        *waited * with_waits, "utilisation", *(f"utilisation of {name}" for name in model.further),
     ]  # fmt: skip
     rows = []
     for i, schedule in enumerate(model.schedules):
@@ -236,8 +236,7 @@ def _numbers(model: Model, unit: TimeUnit) -> Table:
         times = [Cell(unit.number(t), float(t)) for t in measures] or [Cell(NOTHING)] * 4
         busy = [_utilisation(of.schedules[i]) for of in model.resources]
         rows.append(Row([
-            Cell(schedule.facts["policy"]), number_cell(jobs.height - never, 0),
-            number_cell(never, 0),
+            Cell(schedule.facts["policy"]), jobs.height - never, never,
             *[*times, Cell(NOTHING) if slow is None else Cell(three_digits(slow), slow)]
             * with_waits,
             *(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.pages.numbers import TimeUnit
 from hindcast.pipeline.report import svg
-from hindcast.pipeline.report.heat_map import heat_map, heat_map_figure
+from hindcast.pipeline.report.heat_map import heat_map_figure
 from hindcast.pipeline.report.plots import shortened
 from hindcast.pipeline.report.schedule_figures import Figure, figures_of
 from hindcast.pipeline.report.schedule_plots import compact
@@ -43,7 +43,7 @@ def loads_figure(material: Material) -> Figure | None:
         "A window is a stretch of the test part, see the table above. A job arrives at its "
         "submission."
     )
-    return heat_map_figure(heat_map(loads, values), "whatif loads", what)
+    return heat_map_figure(loads, values, "whatif loads", what)
 
 
 def loads_of(material: Material) -> NDArray[np.float64]:

@@ -39,11 +39,11 @@ def test_the_score_of_a_report_is_that_of_the_anchor(anchor, tiny_recipe, tmp_pa
         tiny_recipe, entrants(tiny_recipe, ["tetris", "random"]), split="test", out=tmp_path / "e"
     )
     summary = summarise([tmp_path / "e"])
-    (setting,) = summary.settings
-    table = main_table(summary, setting, anchor_of_evaluation(setting.first.folder))
-    at = table.head.index("score")
-    shown = {row.cells[0].text: row.cells[at].text for row in table.rows}
-    for policy in summary.headline(setting).policies:
+    (one,) = summary.settings
+    table = main_table(one, anchor_of_evaluation(one.setting.first), {})
+    at = table.names.index("score")
+    shown = {row.cells[0].text: row.cells[at].text for row in table.written}
+    for policy in one.setting.headline.policies:
         score = anchor.score(float(policy.values.mean()))
         assert float(shown[policy.name].replace(",", "")) == pytest.approx(score, abs=6e-4)
 
@@ -51,9 +51,9 @@ def test_the_score_of_a_report_is_that_of_the_anchor(anchor, tiny_recipe, tmp_pa
 def test_other_windows_have_no_score(anchor, tiny_recipe, tmp_path):
     evaluate(tiny_recipe, entrants(tiny_recipe, ["tetris"]), split="validation", out=tmp_path / "e")
     summary = summarise([tmp_path / "e"])
-    (setting,) = summary.settings
-    table = main_table(summary, setting, anchor_of_evaluation(setting.first.folder))
-    assert "score" not in table.head
+    (one,) = summary.settings
+    table = main_table(one, anchor_of_evaluation(one.setting.first), {})
+    assert "score" not in table.names
 
 
 def test_reference_scores_of_minari_are_the_anchors_returns(anchor, tiny_recipe):

@@ -197,7 +197,7 @@ def test_a_single_long_window_is_scored_by_its_blocks(tiny_recipe, tmp_path, mon
         assert result.means == dict.fromkeys(names, 2.0)
         assert described["bound"] is None
         assert "blocks of that episode" in described["notes"][-1]
-        assert summary.headline(summary.settings[0]).windows == (0, 1)
+        assert summary.settings[0].setting.headline.windows == (0, 1)
         other = scores.filter(policy="first_fit", metric="return")
         assert other["window"].to_list() == [8]
     else:

@@ -4,7 +4,16 @@ import jinja2
 import pytest
 
 from hindcast.pipeline.pages.markdown import wrapped
-from hindcast.pipeline.pages.tables import Badge, Cell, Row, Table
+from hindcast.pipeline.pages.tables import (
+    NOTHING,
+    Badge,
+    Cell,
+    Column,
+    Difference,
+    Measured,
+    Row,
+    Table,
+)
 from hindcast.pipeline.pages.templates import on_one_line, render
 
 
@@ -43,6 +52,29 @@ def test_values_are_escaped_and_tables_are_drawn(tmp_path):
         '<i class="w" style="width:50.0%"></i><i class="l" style="width:50.0%"></i></span></span>'
         "</td></tr>"
     )
+
+
+def test_a_table_writes_its_numbers_with_the_decimals_of_their_columns():
+    """Small differences have up to two more, and a whole number without an interval has none."""
+    like = Column("mean", like=[12.5, 140.0, None])
+    cells = [
+        (like, 12.345, "12.3", ""),
+        (like, None, NOTHING, ""),
+        (like, Measured(12.345, 11.0, 13.25), "12.3", "11.0 .. 13.2"),
+        (like, Measured(12.0), "12", ""),
+        (like, Measured(12.5), "12.5", ""),
+        (like, Difference(40.0, -2.0, 50.5), "+40.0", "-2.0 .. +50.5"),
+        (like, Difference(0.04, 0.012, 0.05), "+0.04", "+0.01 .. +0.05"),
+        (like, Difference(0.04, of=(2.0, 1.96)), "0.0", "2.0 against 2.0"),
+        (like, Difference(None), NOTHING, ""),
+        (Column("share", decimals=3), 0.5, "0.500", ""),
+        ("text", Cell("a"), "a", ""),
+    ]
+    of = Table("T", "", [column for column, *_ in cells], [Row([cell[1] for cell in cells])])
+    (row,) = of.written
+    for cell, (_, content, text, small) in zip(row.cells, cells, strict=True):
+        assert (cell.text, cell.small) == (text, small), content
+    assert [cell.sort for cell in row.cells[:3]] == [12.345, None, 12.345]
 
 
 def test_a_name_that_nobody_gave_is_an_error(tmp_path):

@@ -54,14 +54,14 @@ def test_unknown_windows_are_left_out_and_counted():
     of = heat_map(load, {"a": np.array([1.0, 2.0, np.nan, 4.0])})
     assert (of.windows, of.left_out) == (2, 2)
     assert heat_map(load[:2], {"a": np.ones(2)}) is None
-    assert heat_map_figure(None, "a", "") is None
+    assert heat_map_figure(load[:2], {"a": np.ones(2)}, "a", "") is None
 
 
 @pytest.mark.slow
 def test_the_picture_has_a_number_in_every_cell_that_has_windows_and_nothing_in_others():
     load, slowdown = VALUES["drawn"]
     of = heat_map(load, {"a": slowdown})
-    figure = heat_map_figure(of, "a", "A window is a window.")
+    figure = heat_map_figure(load, {"a": slowdown}, "a", "A window is a window.")
     cells = re.findall(r"<path d=\"[^\"]*\" clip-path[^>]*opacity: [\d.]+[^>]*>", figure.plot)
     assert len(cells) == np.count_nonzero(of.counts["a"])
     told = re.search(r'aria-label="[^"]*"', figure.plot).group()

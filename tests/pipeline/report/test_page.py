@@ -11,7 +11,6 @@ import pytest
 
 from hindcast.pipeline.dataset.manifest import read_manifest
 from hindcast.pipeline.errors import DatasetError, StorageError
-from hindcast.pipeline.evaluation.summary.finding import state_finding
 from hindcast.pipeline.evaluation.summary.summarise import summarise
 from hindcast.pipeline.report.page import Beside, write_report
 
@@ -84,8 +83,7 @@ def report(tmp_path, *args, **kwargs):
 
 
 def finding(tmp_path, *args, **kwargs):
-    summary = summarise([write(tmp_path / "evaluation", *args, **kwargs)])
-    return state_finding(summary, summary.settings[0])
+    return summarise([write(tmp_path / "evaluation", *args, **kwargs)]).settings[0].finding
 
 
 class Page(HTMLParser):

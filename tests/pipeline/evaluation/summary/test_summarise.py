@@ -85,7 +85,7 @@ def row(summary, policy, reference, metric="makespan_s"):
 
 def test_one_row_per_policy_and_reference_best_first(tmp_path):
     summary = summarise([write(tmp_path / "a")])
-    assert summary.references["binpack"] == ("longest", "random")
+    assert summary.settings[0].references == ("longest", "random")
     assert summary.table["policy"].unique(maintain_order=True).to_list() == [
         "agent",
         "longest",
@@ -115,7 +115,7 @@ def test_a_deterministic_policy_meets_every_seed_of_a_stochastic_one(tmp_path):
 
 def test_higher_is_better_turns_the_order_and_the_counts(tmp_path):
     summary = summarise([write(tmp_path / "a", metric=HIGHER)])
-    assert summary.strongest["binpack"] == "random"
+    assert summary.settings[0].strongest == "random"
     found = row(summary, "longest", "random", "utilisation")
     assert (found["wins"], found["ties"], found["losses"]) == (0, 1, 3)
 
@@ -123,7 +123,7 @@ def test_higher_is_better_turns_the_order_and_the_counts(tmp_path):
 def test_a_metric_without_direction_has_no_wins(tmp_path):
     metric = {**LOWER, "better": "neither"}
     summary = summarise([write(tmp_path / "a", metric=metric)])
-    assert summary.strongest["binpack"] is None
+    assert summary.settings[0].strongest is None
     found = row(summary, "first", "random")
     assert found["paired_difference"] == -0.25
     assert found["wins"] is None
@@ -132,12 +132,12 @@ def test_a_metric_without_direction_has_no_wins(tmp_path):
 
 def test_the_strongest_simple_policy_cannot_be_left_out_of_the_references(tmp_path):
     folder = write(tmp_path / "a", references=["first"])
-    assert summarise([folder]).references["binpack"] == ("longest", "first")
+    assert summarise([folder]).settings[0].references == ("longest", "first")
 
 
 def test_without_references_random_stands_in(tmp_path):
     summary = summarise([write(tmp_path / "a", references=[])])
-    assert summary.references["binpack"] == ("longest", "random")
+    assert summary.settings[0].references == ("longest", "random")
 
 
 def test_training_seeds_are_pooled_and_stand_one_by_one(tmp_path):
@@ -164,16 +164,16 @@ def test_only_a_bound_that_is_measured_can_be_missing_on_windows(tmp_path, measu
     """Objectives such as those of a grid have no outcome of the scenario's bound."""
     metrics = [LOWER, {**LOWER, "name": "bound_s"}] if measured else [LOWER]
     folder = write(tmp_path / "a", bound=[5, 20, 25], metrics=metrics)
-    said = " ".join(summarise([folder]).left_out["binpack"])
+    said = " ".join(summarise([folder]).settings[0].left_out)
     assert ("bound_s is missing on some windows" in said) == measured
 
 
 def test_a_policy_beyond_the_bound_is_reported(tmp_path):
     """One of the agent's seeds has makespan 27 on the third window, which is beyond the bound."""
     sound = summarise([write(tmp_path / "a", bound=[5, 18, 27, 30])])
-    assert "below" not in " ".join(sound.left_out["binpack"])
+    assert "below" not in " ".join(sound.settings[0].left_out)
     wrong = summarise([write(tmp_path / "b", bound=[5, 18, 27.5, 30])])
-    assert "agent is below the lower bound on 1 window:" in " ".join(wrong.left_out["binpack"])
+    assert "agent is below the lower bound on 1 window:" in " ".join(wrong.settings[0].left_out)
 
 
 def test_only_common_windows_count_and_the_others_are_stated(tmp_path):
@@ -182,8 +182,8 @@ def test_only_common_windows_count_and_the_others_are_stated(tmp_path):
     summary = summarise([write(tmp_path / "a", scores)])
     found = row(summary, "first", "random")
     assert (found["windows"], found["windows_left_out"], found["mean"]) == (3, 1, 20.0)
-    assert summary.left_out["binpack"][0].startswith("1 of 4 windows are left out")
-    assert "random lacks 1" in summary.left_out["binpack"][0]
+    assert summary.settings[0].left_out[0].startswith("1 of 4 windows are left out")
+    assert "random lacks 1" in summary.settings[0].left_out[0]
 
 
 def test_a_value_that_is_not_a_number_counts_as_not_run(tmp_path):
@@ -207,7 +207,7 @@ def test_a_side_metric_without_common_windows_is_left_out_and_said(tmp_path):
     folder = change_scores(write(tmp_path / "a"), lambda f: pl.concat([f, extra]))
     summary = summarise([folder])
     assert summary.table["metric"].unique().to_list() == ["makespan_s"]
-    assert "idle_s" in " ".join(summary.left_out["binpack"])
+    assert "idle_s" in " ".join(summary.settings[0].left_out)
     assert (
         "idle_s"
         not in (write_summary(summary, tmp_path / "out") / "summary.md")
@@ -393,7 +393,7 @@ def test_a_test_that_stopped_an_evaluation_is_among_the_notes(tmp_path):
     until = {"policy": "longest", "other": "first", "most": 16, "looks": [look]}
     summary = summarise([write(tmp_path / "a", until=until)])
     assert any(note.startswith("not decided: longest less first") for note in
-               summary.left_out["binpack"])  # fmt: skip
+               summary.settings[0].left_out)  # fmt: skip
     with pytest.raises(DatasetError, match="'until' is damaged"):
         summarise([write(tmp_path / "b", until={**until, "looks": [{}]})])
 
@@ -404,5 +404,5 @@ def test_a_report_warns_of_skewed_differences_over_few_windows(tmp_path):
     even = {**far, "agent@0": ("learned", [[5.0 + w for w in range(10)]])}
     for number, (scores, warns) in enumerate(((far, True), (even, False))):
         folder = write(tmp_path / str(number), scores, references=("rule",))
-        (told,) = summarise([folder]).left_out.values()
+        told = summarise([folder]).settings[0].left_out
         assert any("agent (+3.2)" in text and "rule" in text for text in told) == warns
