@@ -17,6 +17,7 @@ checkpoint.json has these keys:
 """
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -146,14 +147,14 @@ def save(trained: Trained, folder: Path, provenance: Mapping[str, Any] | None = 
     if the folder cannot be written, DatasetError if a weight is not finite.
     """
     require_finite(trained)
-    make_folder(folder)
     content = weights_content(trained.weights)
+    description = _sealed(_describe(trained, content, provenance or {}))
+    make_folder(folder)
     if not _holds(folder / WEIGHTS, content):
         # A checkpoint that is being replaced must not pair its old description with new weights.
         (folder / DESCRIPTION).unlink(missing_ok=True)
         write_bytes(folder / WEIGHTS, content)
-    description = _describe(trained, folder / WEIGHTS, provenance or {})
-    write_json(folder / DESCRIPTION, _sealed(description))
+    write_json(folder / DESCRIPTION, description)
     return folder
 
 
@@ -161,7 +162,8 @@ def _holds(path: Path, content: bytes) -> bool:
     return path.is_file() and not path.is_symlink() and path.read_bytes() == content
 
 
-def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) -> dict[str, Any]:
+def _describe(trained: Trained, content: bytes, provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return checkpoint.json without its seal; `content` are the bytes of the weights' file."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -173,7 +175,7 @@ def _describe(trained: Trained, weights: Path, provenance: Mapping[str, Any]) ->
             "candidates": [_feature(f) for f in trained.spec.candidates],
         },
         **_describe_network(trained.network),
-        "weights": {"bytes": weights.stat().st_size, "sha256": sha256_file(weights)},
+        "weights": {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()},
         "training": {
             **provenance,
             "steps": trained.steps,

@@ -15,10 +15,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import DatasetError
-from hindcast.pipeline.recipes.recipe import Recipe
-from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.kernel import FLOATS, compiled
-from hindcast.pipeline.simulation.spec import Feature, Spec
+from hindcast.pipeline.simulation.spec import Feature
 from hindcast.pipeline.workloads.schema import LARGEST
 
 _ROUNDING: Final = 1e-6  # of float32, in which logs are stored, relative to the bounds
@@ -52,52 +50,6 @@ class Limits:
             f"{where}: {feature.name} is {values[row, column]:g}, expected {low:g} to {high:g}; "
             "rules cannot read this observation, see `hindcast verify`"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class LogLimits:
-    """Limits of the observations of a log.
-
-    Attributes:
-        context: Limits of the context.
-        candidates: Limits of the candidates.
-        where: The log, as errors name it.
-    """
-
-    context: Limits
-    candidates: Limits
-    where: str
-
-    def require(self, context: NDArray[np.floating], candidates: NDArray[np.floating]) -> None:
-        """Raise DatasetError for the first value that is not within its limits."""
-        self.context.require(context, self.where)
-        self.candidates.require(candidates, self.where)
-
-
-def limits_of_log(recipe: Recipe, spec: Spec, where: str) -> LogLimits:
-    """Return the limits of a log of a recipe; raise DatasetError as `own_spec` does."""
-    own = own_spec(recipe, spec, where)
-    return LogLimits(limits_of(own.context), limits_of(own.candidates), where)
-
-
-def own_spec(recipe: Recipe, spec: Spec, where: str) -> Spec:
-    """Return the spec of a recipe's problem, whose ranges hold in the simulator.
-
-    `spec` is that of a manifest, which may state anything. Raises DatasetError, which begins with
-    `where`, if it has other features.
-    """
-    own = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
-    if _names(spec) != _names(own):
-        raise DatasetError(
-            f"{where}: the manifest states other features than scenario {own.scenario} has under "
-            "the recipe's settings, so rules cannot read the log; see `hindcast verify`"
-        )
-    return own
-
-
-def _names(spec: Spec) -> tuple[Any, ...]:
-    """Return the scenario of a spec and the names of its features, in order."""
-    return spec.scenario, *([f.name for f in some] for some in (spec.context, spec.candidates))
 
 
 def limits_of(features: Sequence[Feature]) -> Limits:

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.dataset.decisions import FurtherColumns
 from hindcast.pipeline.errors import DatasetError, RecipeError, UnknownName, did_you_mean
+from hindcast.pipeline.recipes.recipe import Recipe
+from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.simulation.functions import SCORE_CELL
 from hindcast.pipeline.simulation.kernel import (
     FLOATS,
@@ -38,7 +40,7 @@ from hindcast.pipeline.simulation.kernel import (
     compiled,
 )
 from hindcast.pipeline.simulation.masks import feasible_rows
-from hindcast.pipeline.simulation.spec import Feature
+from hindcast.pipeline.simulation.spec import Feature, Spec
 from hindcast.pipeline.simulation.uncounted import uncounted
 from hindcast.policies.heuristics import rankable
 from hindcast.policies.networks.limits import Limits, limits_of
@@ -122,6 +124,25 @@ def _features(rule: str) -> tuple[Feature, Feature]:
         f"share of the other feasible candidates with a lower score of {rule}",
     )
     return choice, rank
+
+
+def own_spec(recipe: Recipe, spec: Spec, where: str) -> Spec:
+    """Return the spec of a recipe's problem, whose ranges hold in the simulator.
+
+    `spec` is that of a manifest, which may state anything. Raises DatasetError, which begins with
+    `where`, if it has other features.
+    """
+    own = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
+    stated, expected = (
+        (one.scenario, *([f.name for f in side] for side in (one.context, one.candidates)))
+        for one in (spec, own)
+    )
+    if stated != expected:
+        raise DatasetError(
+            f"{where}: the manifest states other features than scenario {own.scenario} has under "
+            "the recipe's settings, so rules cannot read the log; see `hindcast verify`"
+        )
+    return own
 
 
 def find_rules(

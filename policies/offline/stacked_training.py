@@ -27,16 +27,22 @@ from hindcast.pipeline.storage.locks import writing
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
-from hindcast.policies.offline.fit import check_decisions
-from hindcast.policies.offline.training import about, identity_of, task_of
-from hindcast.policies.training.delivery.checkpoints import write_training
+from hindcast.policies.offline.monitoring import measure_of
+from hindcast.policies.offline.resident import memory, padded_bytes
+from hindcast.policies.offline.tasks import task_of
+from hindcast.policies.offline.training import about, identity_of
 from hindcast.policies.training.delivery.gates import decide_once
+from hindcast.policies.training.delivery.training import write_training
 from hindcast.policies.training.devices import repeatable
-from hindcast.policies.training.fingerprint import Identity, finished
-from hindcast.policies.training.job import DEFAULTS, Options, open_folder, prepared
+from hindcast.policies.training.fingerprint import Identity
+from hindcast.policies.training.job import (
+    DEFAULTS,
+    Options,
+    finished_key,
+    open_folder,
+)
 from hindcast.policies.training.learner import Task
-from hindcast.policies.training.loop import Progress, fit_together, quiet
-from hindcast.policies.training.resident import memory, padded_bytes
+from hindcast.policies.training.loop import Callbacks, Progress, fit_together, quiet, untrained
 
 WIDTH: Final = 64  # most trainings of a stack
 _LOGS: Final = 2 << 30  # bytes of a stack's decisions in main memory
@@ -103,7 +109,7 @@ def train_stacked(
     for member, config in zip(members, configs, strict=True):
         single = identity_of(opened, wanted, config, replace(options, seed=member.seed))
         identity = replace(single, stacked=True)
-        if not finished(member.out, identity.key, None):
+        if finished_key(member.out) != identity.key:
             waiting.append((member.out, identity))
     failed: dict[Path, str] = {}
     done, total = 0, sum(identity.steps for _, identity in waiting)
@@ -112,7 +118,6 @@ def train_stacked(
         for out, identity in group:
             try:
                 task = task_of(opened, wanted, identity)
-                check_decisions(wanted, identity.config, task)
             except DatasetError as error:
                 failed[out] = str(error)
                 continue
@@ -132,7 +137,7 @@ def _groups(
     """Return the trainings that share their shapes, those with the same decisions side by side.
 
     Decisions depend on the seed and on how returns are discounted
-    (hindcast.policies.offline.sample_cache). They are then sampled once and moved once.
+    (hindcast.policies.offline.tasks). They are then sampled once and moved once.
     """
     groups: dict[Any, list[tuple[Path, Identity]]] = {}
     for one in waiting:
@@ -185,24 +190,26 @@ def _train(
     with contextlib.ExitStack() as held:
         for one in stack:
             held.enter_context(writing(one.out))
-            open_folder(one.out, place)
-        with repeatable(place):
+        with repeatable(place) as setting:
+            for one in stack:
+                open_folder(one.out, setting)
             if len(stack) == 1 and _padded_bytes(stack[0]) > memory(place):
                 learners = [agent.implementation().learner(tasks[0], configs[0])]
             else:
                 learners = agent.implementation().stack(tasks, configs)
-            parts = [
-                prepared(agent.name, *each) for each in zip(learners, configs, tasks, strict=True)
+            begun = [
+                untrained(learner, agent.name, c, task.spec, steps=task.steps, seed=task.seed)
+                for learner, c, task in zip(learners, configs, tasks, strict=True)
             ]
-            callbacks = [one.callbacks for one in parts]
+            callbacks = [Callbacks(measure=measure_of(task)) for task in tasks]
             callbacks[0] = replace(callbacks[0], progress=progress)
-            trained = fit_together(learners, [one.begun for one in parts], callbacks)
+            trained = fit_together(learners, begun, callbacks)
         for one, result in zip(stack, trained, strict=True):
             identity = one.identity
-            described = {**about(opened, identity, one.task), "key": identity.key}
+            described = about(opened, identity, one.task)
             try:
                 decide = decide_once(opened, identity.seed, identity.gate)
-                write_training(one.out, {**described, "of_steps": identity.steps}, result, decide)
+                write_training(one.out, identity, result, described, decide)
             except DatasetError as error:
                 failed[one.out] = str(error)
     return failed

@@ -1,7 +1,6 @@
 """Training from a dataset folder to a checkpoint folder: the work of `hindcast train`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -15,13 +14,12 @@ from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
-from hindcast.policies.offline.fit import prepare
-from hindcast.policies.offline.sample_cache import columns_of_rules, sample
+from hindcast.policies.offline.monitoring import measure_of
+from hindcast.policies.offline.tasks import task_of
 from hindcast.policies.training.delivery.gates import decide_by, gate_for
 from hindcast.policies.training.delivery.training import train_and_deliver
 from hindcast.policies.training.delivery.verdict import Gate
 from hindcast.policies.training.devices import find_device
-from hindcast.policies.training.episode_stream import Logs, log_of_dataset
 from hindcast.policies.training.fingerprint import Identity
 from hindcast.policies.training.job import (
     DEFAULTS,
@@ -32,9 +30,9 @@ from hindcast.policies.training.job import (
     TrainingJob,
 )
 from hindcast.policies.training.learner import Task
+from hindcast.policies.training.loop import Callbacks, untrained
 
 STEPS: Final = 2000  # gradient steps by default
-MEMORY: Final = 512 << 20  # bytes of decisions: half a million of the real packing workload
 
 
 @one_writer
@@ -71,11 +69,11 @@ def train(
     config = read_config(agent, settings)  # before any slow step or write
     opened = ds.open(dataset)
     _refuse(opened, wanted)
+    job = _job(opened, wanted, config, options)
     for caveat in selection_caveats(opened.manifest.lineage):
         tell(f"warning: {caveat.text}")
-    identity = identity_of(opened, wanted, config, options)
-    gate = partial(decide_by, opened, options.seed, identity.gate)
-    return train_and_deliver(_job(opened, wanted, identity), out, gate, reporting)
+    gate = partial(decide_by, opened, options.seed, job.identity.gate)
+    return train_and_deliver(job, out, gate, reporting)
 
 
 def _refuse(opened: ds.Dataset, agent: Agent) -> None:
@@ -102,36 +100,25 @@ def identity_of(opened: ds.Dataset, agent: Agent, config: Any, options: Options)
     """Return what the weights of a training on this log depend on."""
     return Identity(
         agent.name, agent.module, config, STEPS if options.steps is None else options.steps,
-        options.seed, data_of(opened), find_device(options.device).type,
+        options.seed, data_of(opened), find_device(options.device),
         gate_for(opened, options.gate),
     )  # fmt: skip
 
 
-def _job(opened: ds.Dataset, agent: Agent, identity: Identity) -> TrainingJob:
+def _job(opened: ds.Dataset, agent: Agent, config: Any, options: Options) -> TrainingJob:
+    identity = identity_of(opened, agent, config, options)
+
     def without(windows: Sequence[int]) -> TrainingJob:
-        rest = opened.without(windows)
-        return _job(rest, agent, replace(identity, data=data_of(rest)))
+        return _job(opened.without(windows), agent, config, options)
 
     def begin(_out: Path, _resume_s: float) -> Prepared:
         task = task_of(opened, agent, identity)
         described = about(opened, identity, task)
-        return replace(prepare(agent, identity.config, task), about=described)
+        learner = agent.implementation().learner(task, config)
+        begun = untrained(learner, agent.name, config, task.spec, steps=task.steps, seed=task.seed)
+        return Prepared(learner, begun, Callbacks(measure=measure_of(task)), described)
 
     return TrainingJob(identity, opened.spec, begin, without)
-
-
-def task_of(opened: ds.Dataset, agent: Agent, identity: Identity) -> Task:
-    """Read the decisions of a training, or of several trainings with equal needs."""
-    config, seed, validation, logs = identity.config, identity.seed, None, None
-    decisions = sample(opened, agent, config, seed, "train", MEMORY)
-    if (opened.episodes()["split"] == "validation").any():
-        validation = sample(opened, agent, config, seed, "validation", MEMORY // 10)
-    if agent.whole:
-        further = columns_of_rules(opened, config)
-        held_out = None if validation is None else log_of_dataset(opened, "validation", further)
-        logs = Logs(log_of_dataset(opened, "train", further), held_out)
-    device = find_device(identity.device)
-    return Task(decisions, opened.spec, identity.steps, seed, validation, device, logs)
 
 
 def about(opened: ds.Dataset, identity: Identity, task: Task) -> dict[str, Any]:

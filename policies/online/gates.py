@@ -7,9 +7,15 @@ from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.online.problem import Problem
 from hindcast.policies.training.delivery import ahead, folds, played
-from hindcast.policies.training.delivery.checkpoints import LAST, SELECTED, Decide
 from hindcast.policies.training.delivery.folds import Without
-from hindcast.policies.training.delivery.verdict import Verdict, eligible_rules, judge_each
+from hindcast.policies.training.delivery.verdict import (
+    LAST,
+    SELECTED,
+    Decide,
+    Verdict,
+    eligible_rules,
+    judge_each,
+)
 
 OnlineGate: TypeAlias = Literal["simulator", "folds", "lookahead"]
 

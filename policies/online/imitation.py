@@ -42,8 +42,8 @@ from hindcast.policies.networks.candidate_scorer import CandidateScorer
 from hindcast.policies.networks.checkpoint import load_policy, network_digest, save
 from hindcast.policies.networks.settings import Network, Weights
 from hindcast.policies.online import online_agent
-from hindcast.policies.training.devices import find_device
-from hindcast.policies.training.fingerprint import Identity, finished
+from hindcast.policies.training.fingerprint import Identity
+from hindcast.policies.training.job import finished_key
 from hindcast.policies.training.learner import Learner, Task, descent
 from hindcast.policies.training.loop import Callbacks, fit, untrained
 from hindcast.policies.training.losses import LossAt, drawn_loss, imitation_loss, spaced_loss
@@ -114,7 +114,7 @@ def imitate(imitation: Imitation, imitator: Imitator, out: Path, resume_s: float
     data = {**provenance, "network": network_digest(imitator.network)}
     named = f"{identity.agent} {FOLDER}"
     key = replace(identity, agent=named, steps=steps, data=data, gate="simulator").key
-    if not finished(out, key, None):
+    if finished_key(out) != key:
         make_folder(out)
         remove_partials(out)
         resume = ResumeFile(out, key, interval_s=resume_s)
@@ -166,8 +166,7 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
         validation, held_out = sample("validation", _MEMORY // 10)
         if len(validation) == 0:
             validation, held_out = None, None
-    device = find_device(i.device)
-    task = Task(decisions, spec, imitation.steps, i.seed, validation, device)
+    task = Task(decisions, spec, imitation.steps, i.seed, validation, i.device)
     imitator_of_agent = getattr(import_module(agent.module), "imitator", None)
     if imitator_of_agent is not None:
         try:

@@ -104,7 +104,7 @@ def train_online(
         raise RecipeError(f"{recipe.id}: --gate folds leaves out train windows, but there is one")
     identity = Identity(
         name, online_agent(name).module, config, iterations, options.seed,
-        _data(recipe, problem, start, imitation), device.type, gate,
+        _data(recipe, problem, start, imitation), device, gate,
     )  # fmt: skip
     job = _job(identity, problem, first, imitation)
     return train_and_deliver(job, out, partial(decide_by, problem, gate), reporting)
@@ -143,7 +143,7 @@ def _job(
         return _job(replace(identity, data=data), rest, first, other)
 
     def begin(out: Path, resume_s: float) -> Prepared:
-        config, device = identity.config, find_device(identity.device)
+        config = identity.config
         module = import_module(identity.module)
         shape = getattr(module, "fit", fit_network)
         network: AnyNetwork = first.network if first else shape(problem, config.network)
@@ -151,7 +151,7 @@ def _job(
         if imitation is not None:
             imitator = Imitator(identity, network, problem.spec)
             weights = imitate(imitation, imitator, out / IMITATION, resume_s)
-        learner: Learner = module.learner(problem, config, network, weights, device)
+        learner: Learner = module.learner(problem, config, network, weights, identity.device)
         steps, seed = identity.steps, identity.seed
         begun = untrained(learner, identity.agent, config, problem.spec, steps=steps, seed=seed)
         callbacks = Callbacks() if problem.guard is None else _guarded(learner)

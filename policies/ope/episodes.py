@@ -17,12 +17,33 @@ from hindcast.pipeline.dataset.columns import NO_CHOICE
 from hindcast.pipeline.dataset.part import Block
 from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.recipes.workload_source import RECORDED
-from hindcast.policies.networks.limits import LogLimits, limits_of_log
+from hindcast.policies.networks.limits import Limits, limits_of
+from hindcast.policies.networks.rules import own_spec
 
 LARGEST: Final = 1 << 28  # numbers of candidates held at once: 1 GB as float32
 _EQUAL: Final = 1e-6  # largest difference of probabilities that are the same, in float32
 _OF_DECISIONS: Final = ("episode", "context", "choice", "propensity", "reward", "elapsed_s")
 _OF_CANDIDATES: Final = ("candidates", "feasible", "probabilities")
+
+
+@dataclass(frozen=True, eq=False)
+class LogLimits:
+    """Limits of the observations of a log.
+
+    Attributes:
+        context: Limits of the context.
+        candidates: Limits of the candidates.
+        where: The log, as errors name it.
+    """
+
+    context: Limits
+    candidates: Limits
+    where: str
+
+    def require(self, context: NDArray[np.floating], candidates: NDArray[np.floating]) -> None:
+        """Raise DatasetError for the first value that is not within its limits."""
+        self.context.require(context, self.where)
+        self.candidates.require(candidates, self.where)
 
 
 @dataclass(frozen=True)
@@ -137,8 +158,9 @@ def read_episodes(
     # A history has unknown values, NaN. It is of `thermal`, whose rules use no value as an index.
     if (dataset.recipe.trace.format, dataset.recipe.scenario) == (RECORDED, "thermal"):
         return log
-    limits = limits_of_log(dataset.recipe, dataset.spec, str(dataset.folder))
-    return replace(log, limits=limits)
+    where = str(dataset.folder)
+    own = own_spec(dataset.recipe, dataset.spec, where)
+    return replace(log, limits=LogLimits(limits_of(own.context), limits_of(own.candidates), where))
 
 
 def _check_propensities(log: WholeEpisodes, dataset: Dataset) -> None:

@@ -38,12 +38,14 @@ def torch_setting(device: torch.device) -> dict[str, Any]:
 
 
 @contextmanager
-def repeatable(device: torch.device) -> Iterator[None]:
+def repeatable(device: torch.device) -> Iterator[dict[str, Any]]:
     """Make torch and numpy repeat weights bit for bit: one thread, and on a GPU fixed kernels.
 
     BLAS splits large products and decompositions by the number of threads, and so rounds
     differently on a machine with other cores. The networks are far too small to gain from more
     threads. Several trainings run side by side instead.
+
+    Yields `torch_setting`.
     """
     from threadpoolctl import threadpool_limits
 
@@ -58,4 +60,4 @@ def repeatable(device: torch.device) -> Iterator[None]:
             stack.callback(torch.use_deterministic_algorithms, before)
             # A kernel without a deterministic form causes a warning, and training continues.
             torch.use_deterministic_algorithms(mode=True, warn_only=True)
-        yield
+        yield torch_setting(device)

@@ -16,12 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from hindcast.pipeline.errors import DatasetError
+import torch
+
 from hindcast.pipeline.storage.files import sha256_text
 from hindcast.pipeline.storage.provenance import chosen_kernels
-from hindcast.pipeline.storage.run_files import DESCRIPTION, step_folder
 from hindcast.pipeline.storage.versions import package_versions, version
-from hindcast.policies.networks.checkpoint import load_policy, read_description
 
 _LIBRARIES: Final = ("torch", "numpy", "d3rlpy")
 _SCRIPT: Final = "__main__"  # module of an agent that its own script trains
@@ -39,7 +38,7 @@ class Identity:
         steps: Number of steps that are asked for.
         seed: Seed of every random draw.
         data: Digests that identify what the agent learns from, as JSON.
-        device: Kind of device, "cpu" or "cuda".
+        device: Device of the training. Only its kind, "cpu" or "cuda", is part of the key.
         gate: Comparison that decides what is delivered (hindcast.policies.training.delivery).
         stacked: True for a training in one program with others, which rounds differently.
     """
@@ -50,7 +49,7 @@ class Identity:
     steps: int
     seed: int
     data: Mapping[str, Any]
-    device: str
+    device: torch.device
     gate: str = "simulator"
     stacked: bool = False
 
@@ -63,7 +62,7 @@ class Identity:
             "steps": self.steps,
             "seed": self.seed,
             "data": dict(self.data),
-            "device": self.device,
+            "device": self.device.type,
             "selected_by": "",  # part of the keys of 0.1 and 0.2
             "version": version(),
             "libraries": package_versions(_LIBRARIES),
@@ -94,23 +93,3 @@ def agent_sources(module: str) -> list[Path]:
 def code_digest(sources: list[Path]) -> str:
     """Return the SHA-256 over the contents of source files, whatever their names and folders."""
     return sha256_text("\n".join(sorted(sha256_text(p.read_text("utf-8")) for p in sources)))
-
-
-def finished(folder: Path, key: str, checkpoint_every: int | None) -> bool:
-    """Return True if the folder holds the whole checkpoint of this training.
-
-    Checkpoints on the way are no part of the key. If `checkpoint_every` asks for them, they must
-    exist.
-    """
-    try:
-        training = read_description(folder)["training"]
-        if not isinstance(training, dict) or training.get("key") != key:
-            return False
-        load_policy(folder)
-    except (DatasetError, KeyError):
-        return False
-    if checkpoint_every is None:
-        return True
-    steps = range(checkpoint_every, training["steps"] + 1, checkpoint_every)
-    wanted = {*steps, training["steps"]}
-    return all((step_folder(folder, n) / DESCRIPTION).is_file() for n in wanted)

@@ -2,31 +2,31 @@
 
     open the folder -> prepare: read the data, make the learner -> loop -> result
 
-Trainings differ in how they prepare. The same call after an interruption continues from the state
-in the folder (hindcast.policies.training.resume).
+Trainings differ in how they prepare.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-
+from hindcast.pipeline.errors import DatasetError
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.storage.files import make_folder, remove_partials
-from hindcast.pipeline.storage.provenance import begin_training, provenance
-from hindcast.pipeline.storage.run_files import step_folder
-from hindcast.policies.networks.checkpoint import Trained, save
-from hindcast.policies.training.devices import find_device, repeatable, torch_setting
+from hindcast.pipeline.storage.provenance import PROVENANCE, begin_training, provenance
+from hindcast.pipeline.storage.run_files import (
+    BEST,
+    CHECKPOINTS,
+    DELIVERED,
+    DESCRIPTION,
+    WEIGHTS,
+    step_folder,
+)
+from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
 from hindcast.policies.training.fingerprint import Identity
-from hindcast.policies.training.learner import Learner, Task
-from hindcast.policies.training.loop import Callbacks, Point, Progress, fit, untrained
-from hindcast.policies.training.monitoring import measure_of
-from hindcast.policies.training.resume import INTERVAL_S, ResumeFile
-from hindcast.policies.training.run_folder import clear
-from hindcast.policies.training.tensorboard import open_tensorboard
+from hindcast.policies.training.learner import Learner
+from hindcast.policies.training.loop import Callbacks, Point, Progress
+from hindcast.policies.training.resume import INTERVAL_S
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Prepared:
     learner: Learner
     begun: Trained
     callbacks: Callbacks
-    about: Mapping[str, Any] | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,57 +105,39 @@ class TrainingJob:
     without: Callable[[Sequence[int]], "TrainingJob"]
 
 
-def prepared(agent: str, learner: Learner, config: Any, task: Task) -> Prepared:
-    """Return the training of a learner, which is measured on the decisions of its task."""
-    begun = untrained(learner, agent, config, task.spec, steps=task.steps, seed=task.seed)
-    return Prepared(learner, begun, Callbacks(measure=measure_of(task)))
-
-
-def open_folder(out: Path, device: torch.device, *, continued: bool = False) -> None:
+def open_folder(out: Path, setting: Mapping[str, Any], *, continued: bool = False) -> None:
     """Make the folder of a training and record that one begins, or is continued, here.
 
-    Files of another training are removed.
+    Files of another training are removed: its checkpoints would look like those of this one.
+    `setting` is that of `hindcast.policies.training.devices.repeatable`.
     """
-    setting = torch_setting(device)
     if not continued:
-        clear(out)
+        steps = sorted((out / CHECKPOINTS).glob("step-*"))
+        for folder in (out, out / BEST, out / DELIVERED, *steps):
+            for name in (DESCRIPTION, WEIGHTS, PROVENANCE):
+                (folder / name).unlink(missing_ok=True)
+            if folder != out and folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
     make_folder(out)
     remove_partials(out)
     begin_training(out, provenance(torch=setting))
 
 
-def fit_in(
-    job: TrainingJob, out: Path, reporting: Reporting = SILENT
-) -> tuple[Trained, dict[str, Any]]:
-    """Train in the folder `out`, and return the result with a description of the training."""
-    identity, device = job.identity, find_device(job.identity.device)
-    resume = ResumeFile(out, identity.key, interval_s=reporting.resume_s)
-    run = f"{identity.agent}-seed{identity.seed}"
-    draw, close = open_tensorboard(reporting.tensorboard, run)
+def finished_key(folder: Path, checkpoint_every: int | None = None) -> str | None:
+    """Return the key of the training whose whole checkpoint the folder holds; None without one.
 
-    def point(step: int, metrics: Mapping[str, float]) -> None:
-        for call in filter(None, (draw, reporting.point)):
-            call(step, metrics)
-
+    Checkpoints on the way are no part of the key. If `checkpoint_every` asks for them, they must
+    exist.
+    """
     try:
-        with repeatable(device):
-            open_folder(out, device, continued=resume.waits())
-            training = job.prepare(out, reporting.resume_s)
-            about = {**(training.about or {}), "key": identity.key, "of_steps": identity.steps}
-            callbacks = replace(
-                training.callbacks,
-                point=point,
-                every=reporting.checkpoint_every,
-                keep=partial(_keep, out, about),
-                resume=resume,
-            )
-            if reporting.progress is not None:
-                callbacks = replace(callbacks, progress=reporting.progress)
-            return fit(training.learner, training.begun, callbacks), about
-    finally:
-        close()
-
-
-def _keep(out: Path, about: Mapping[str, Any], reached: Trained) -> None:
-    """Write a checkpoint on the way."""
-    save(reached, step_folder(out, reached.steps), about)
+        training = read_description(folder)["training"]
+        load_policy(folder)
+    except (DatasetError, KeyError):
+        return None
+    if checkpoint_every:
+        steps = range(checkpoint_every, training["steps"] + 1, checkpoint_every)
+        wanted = {*steps, training["steps"]}
+        if not all((step_folder(folder, n) / DESCRIPTION).is_file() for n in wanted):
+            return None
+    key = training.get("key")
+    return key if isinstance(key, str) else None

@@ -126,7 +126,7 @@ class _Run:
             reached = replace(self._begun, steps=step, weights=learner.weights())
             callbacks.keep(replace(reached, metrics=tuple(curves.rows)))
         if callbacks.resume is not None and callbacks.resume.due():
-            callbacks.resume.save(step, learner, curves, self._best)
+            callbacks.resume.write(step, learner, curves, self._best)
 
     def trained(self) -> Trained:
         """Return the result with its weights, its curves and the best checkpoint."""

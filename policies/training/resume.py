@@ -56,7 +56,7 @@ class ResumeFile:
         """Return True if `interval_s` seconds have passed since the last state."""
         return self._clock() - self._last >= self._interval_s
 
-    def save(self, step: int, learner: Learner, curves: Curves, best: Selected | None) -> None:
+    def write(self, step: int, learner: Learner, curves: Curves, best: Selected | None) -> None:
         """Replace the state with the one after `step`."""
         tensors, slots = _tensors(learner)
         described = {

@@ -24,7 +24,7 @@ from hindcast.pipeline.simulation.rollout import run_episode
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.entrants import entrants, evaluated_policies, own_policies
 from hindcast.policies.heuristics import heuristics
-from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
+from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description, save
 from hindcast.policies.offline import anywhere
 from hindcast.policies.online import ONLINE_AGENTS
 from hindcast.policies.online.gates import rules_of
@@ -33,7 +33,7 @@ from hindcast.policies.online.training import problem_of
 from hindcast.policies.registry import behaviours
 from hindcast.policies.rollouts.lookahead import rollouts_of_rules
 from hindcast.policies.training.delivery.played import with_columns
-from hindcast.policies.training.delivery.verdict import Verdict, deliver, rule_weights
+from hindcast.policies.training.delivery.verdict import Verdict, delivered, rule_weights
 from tests.policies.trainings import train, train_online
 
 LOGS = ["log_waited", "log_requested", "log_predicted", "log_similar", "log_processors"]
@@ -250,12 +250,12 @@ def test_a_delivered_rule_has_the_columns_that_it_needs(recipe, tmp_path):
     problem, rule = problem_of(recipe, 0, 1), heuristics("queue")["aged_expected_easy"]
     trained = Trained("evolution", problem.spec, *rule_weights(problem.spec, "sjf_easy"), {}, 1, 0)
     judged = trained, Verdict("rule", rule.name, "mean_bounded_slowdown", 2)
-    deliver(*with_columns(problem, judged), tmp_path, {}, 1)
-    delivered = load_policy(tmp_path / "delivered")
-    columns = [feature.name for feature in delivered.features_candidates]
+    save(delivered(*with_columns(problem, judged)), tmp_path / "delivered")
+    policy = load_policy(tmp_path / "delivered")
+    columns = [feature.name for feature in policy.features_candidates]
     assert columns[-2:] == ["log_weight", "log_expected"]
     wide = dataclasses.replace(recipe, config=dataclasses.replace(recipe.config, run_times=True))
-    assert outcomes(wide, delivered) == outcomes(wide, rule)
+    assert outcomes(wide, policy) == outcomes(wide, rule)
     evaluate(
         recipe, entrants(recipe, [str(tmp_path / "delivered"), rule.name]), split="test",
         out=tmp_path / "scores",

@@ -6,12 +6,13 @@ from typing import Any
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline import read_config, training
-from hindcast.policies.offline.fit import train_decisions as fit_decisions
+from hindcast.policies.offline.monitoring import measure_of
+from hindcast.policies.offline.tasks import check
 from hindcast.policies.online import training as online
-from hindcast.policies.training.devices import find_device
+from hindcast.policies.training.devices import find_device, repeatable
 from hindcast.policies.training.job import Options, Reporting
 from hindcast.policies.training.learner import Task
-from hindcast.policies.training.loop import Callbacks
+from hindcast.policies.training.loop import Callbacks, fit, untrained
 from hindcast.policies.training.resume import INTERVAL_S, ResumeFile
 
 OPTIONS = ("steps", "seed", "device", "gate")
@@ -64,5 +65,9 @@ def train_decisions(
     """Train an agent with its Config on decisions in memory."""
     task = Task(decisions, spec, steps, seed, validation, find_device(device), logs)
     state = None if resume is None else ResumeFile(*resume, interval_s=resume_s)
-    given = Callbacks(every=checkpoint_every, resume=state, **callbacks)
-    return fit_decisions(agent, config, task, given)
+    with repeatable(task.device):
+        check(agent, config, task)
+        learner = agent.implementation().learner(task, config)
+        begun = untrained(learner, agent.name, config, spec, steps=steps, seed=seed)
+        given = {"measure": measure_of(task), **callbacks}
+        return fit(learner, begun, Callbacks(every=checkpoint_every, resume=state, **given))

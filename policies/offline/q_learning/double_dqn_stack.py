@@ -29,9 +29,9 @@ from torch import Tensor, nn
 from hindcast.pipeline.dataset.decisions import Decisions
 from hindcast.policies.networks.candidate_scorer import FILL, CandidateScorer, fit_network
 from hindcast.policies.networks.settings import Network, Weights
+from hindcast.policies.offline.resident import Padded, captured, memory, padded, padded_bytes, send
 from hindcast.policies.training.learner import Info, Learner, Task, nothing_to_validate
 from hindcast.policies.training.minibatches import draw_rows, outcomes, spaced_rows
-from hindcast.policies.training.resident import Padded, captured, memory, padded, padded_bytes, send
 from hindcast.policies.training.values import ValueUnit, value_unit
 
 METRICS: Final = ("loss", "td_error", "mean_q")

@@ -5,5 +5,5 @@ played      gate that plays validation windows in the simulator
 folds       gate that trains again, without a part of the windows each time
 ahead       gate that also compares with a policy that looks ahead
 agreement   gate on a log alone
-checkpoints writing of a finished training, with its delivery
+training    the training, its verdict, and the writing of what is finished and delivered
 """

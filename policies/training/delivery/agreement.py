@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from hindcast.pipeline.dataset import Dataset
 from hindcast.pipeline.dataset.episodes import Trajectory
 from hindcast.pipeline.simulation.policy import readings
-from hindcast.policies.networks.limits import own_spec
 from hindcast.policies.networks.policy import LearnedPolicy
+from hindcast.policies.networks.rules import own_spec
 from hindcast.policies.training.delivery.verdict import (
     AGENT,
     RULE,

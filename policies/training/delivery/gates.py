@@ -11,9 +11,8 @@ from hindcast.pipeline.scenarios import decisions, load_scenario
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.training.delivery import agreement, ahead, folds, played, weighed
-from hindcast.policies.training.delivery.checkpoints import Decide
 from hindcast.policies.training.delivery.folds import Without
-from hindcast.policies.training.delivery.verdict import Verdict, judge_each
+from hindcast.policies.training.delivery.verdict import Decide, Verdict, judge_each
 
 
 def gate_for(opened: ds.Dataset, asked: str | None) -> str:

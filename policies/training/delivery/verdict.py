@@ -15,7 +15,6 @@ there the log's own policy may be the best, and nothing is written.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -24,9 +23,8 @@ from numpy.typing import NDArray
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.pipeline.statistics.percentile import percentile_interval
-from hindcast.pipeline.storage.run_files import DELIVERED
 from hindcast.policies.heuristics import rankable
-from hindcast.policies.networks.checkpoint import Trained, save
+from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.settings import Network, NetworkSettings, Weights, make_network
 
@@ -39,6 +37,8 @@ AGENT: Final = "agent"
 RULE: Final = "rule"
 LOG: Final = "log"
 Delivered: TypeAlias = Literal["agent", "rule", "log"]
+SELECTED: Final = "selected"
+LAST: Final = "last"
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ class Verdict:
         """Return the verdict as checkpoint.json has it, without `why` and `ahead` if not there."""
         optional = ("why", "ahead")
         return {name: of for name, of in asdict(self).items() if name not in optional or of}
+
+
+# Function of the checkpoints of a training, by kind (SELECTED, LAST), that returns the one which is
+# compared with the rule, and its verdict; None if nothing can be compared.
+Decide = Callable[[Mapping[str, Trained]], tuple[Trained, Verdict] | None]
 
 
 def compare(
@@ -189,15 +194,9 @@ def best_judged(judged: Sequence[tuple[Trained, Verdict]]) -> tuple[Trained, Ver
     return max(judged, key=lead) if judged else None
 
 
-def deliver(
-    trained: Trained, verdict: Verdict, out: Path, trained_on: Mapping[str, Any], steps: int
-) -> None:
-    """Write the delivered policy to OUT/delivered; `steps` is the length of the training.
-
-    `trained` is the checkpoint that was compared with the rule.
-    """
+def delivered(trained: Trained, verdict: Verdict) -> Trained:
+    """Return what is delivered: the checkpoint that was compared with the rule, or the rule."""
     if verdict.delivered == RULE:
         network, weights = rule_weights(trained.spec, verdict.rule)
         trained = replace(trained, network=network, weights=weights)
-    told = {**trained_on, "of_steps": steps, "delivered": verdict.as_table()}
-    save(replace(trained, metrics=()), out / DELIVERED, told)
+    return replace(trained, metrics=())

@@ -36,8 +36,14 @@ from hindcast.pipeline.estimators.verdicts import ANSWERS
 from hindcast.pipeline.simulation.spec import Spec
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.policy import LearnedPolicy
-from hindcast.policies.training.delivery.checkpoints import Decide
-from hindcast.policies.training.delivery.verdict import AGENT, LOG, RULE, Delivered, Verdict
+from hindcast.policies.training.delivery.verdict import (
+    AGENT,
+    LOG,
+    RULE,
+    Decide,
+    Delivered,
+    Verdict,
+)
 
 METRIC: Final = "dr"
 UNIFORM: Final = "uniform"

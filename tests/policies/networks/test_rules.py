@@ -35,7 +35,7 @@ from hindcast.policies.networks.policy import LearnedPolicy
 from hindcast.policies.networks.rules import find_rules, rankable, rule_columns
 from hindcast.policies.networks.settings import NetworkSettings, make_network
 from hindcast.policies.offline import read_config
-from hindcast.policies.offline.sample_cache import columns_of_rules
+from hindcast.policies.offline.tasks import columns_of_rules
 from hindcast.policies.registry import behaviours
 from hindcast.policies.rollouts.trajectories import network_inputs, sample_trajectory
 from tests.conftest import require_traces

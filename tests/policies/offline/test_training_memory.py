@@ -9,7 +9,7 @@ import pytest
 from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Columns
 from hindcast.pipeline.dataset.sampling import sample_decisions
-from hindcast.policies.offline import agent, training
+from hindcast.policies.offline import agent, tasks
 from tests.policies.trainings import train
 
 
@@ -29,7 +29,7 @@ def test_a_decision_takes_the_bytes_that_are_said(tiny_dataset, transitions):
 def test_training_keeps_to_its_memory(tiny_dataset, tmp_path, monkeypatch):
     dataset = ds.open(tiny_dataset)
     each = Columns(agent("behaviour_cloning").candidates).bytes(dataset.spec)
-    monkeypatch.setattr(training, "MEMORY", 150 * each + 1)
+    monkeypatch.setattr(tasks, "MEMORY", 150 * each + 1)
     train(tiny_dataset, "behaviour_cloning", steps=2, seed=0, out=tmp_path / "c")
     description = json.loads((tmp_path / "c" / "checkpoint.json").read_text())
     assert description["training"]["dataset"]["decisions"] == 150

@@ -18,8 +18,7 @@ from hindcast.policies.online.imitation import Imitation
 from hindcast.policies.online.problem import fit_network
 from hindcast.policies.online.training import problem_of
 from hindcast.policies.registry import behaviours
-from hindcast.policies.training.delivery.checkpoints import LAST
-from hindcast.policies.training.delivery.verdict import rule_policy
+from hindcast.policies.training.delivery.verdict import LAST, rule_policy
 from tests.folders import content
 from tests.policies.trainings import train_online
 

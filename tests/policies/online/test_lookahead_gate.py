@@ -10,8 +10,7 @@ from hindcast.policies.networks.checkpoint import Trained, read_description
 from hindcast.policies.online.gates import decide_by
 from hindcast.policies.online.guard import GuardEpisodes
 from hindcast.policies.online.training import problem_of
-from hindcast.policies.training.delivery.checkpoints import LAST
-from hindcast.policies.training.delivery.verdict import rule_policy
+from hindcast.policies.training.delivery.verdict import LAST, rule_policy
 from tests.folders import content
 from tests.policies.online.test_training import small
 from tests.policies.trainings import train_online

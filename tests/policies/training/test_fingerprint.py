@@ -11,6 +11,7 @@ from hindcast.policies.offline import AGENTS, read_config
 from hindcast.policies.online import ONLINE_AGENTS
 from hindcast.policies.training import fingerprint
 from hindcast.policies.training.fingerprint import Identity
+from hindcast.policies.training.learner import CPU
 
 CODE = "class Config:\n    pass\n"
 
@@ -31,7 +32,7 @@ def packages(tmp_path, monkeypatch):
 def key(module: str) -> str:
     importlib.invalidate_caches()
     config = read_config("behaviour_cloning")
-    return Identity("mine", module, config, 10, 0, {"digest": "d"}, "cpu").key
+    return Identity("mine", module, config, 10, 0, {"digest": "d"}, CPU).key
 
 
 def test_an_edit_of_the_agent_s_module_gives_another_key(packages):

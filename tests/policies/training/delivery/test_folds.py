@@ -131,13 +131,14 @@ def test_the_difference_is_over_all_windows(log):
 def trainings(monkeypatch):
     """Return the windows of every training, in order: those of train and of validation."""
     seen = []
-    prepare = training.prepare
+    task_of = training.task_of
 
-    def recorded(agent, config, task):
+    def recorded(*given):
+        task = task_of(*given)
         seen.append([set(split.episodes["window"]) for split in (task.decisions, task.validation)])
-        return prepare(agent, config, task)
+        return task
 
-    monkeypatch.setattr(training, "prepare", recorded)
+    monkeypatch.setattr(training, "task_of", recorded)
     return seen
 
 

@@ -82,8 +82,8 @@ def test_without_its_workload_a_log_is_judged_by_itself(log, monkeypatch):
 def test_a_training_is_judged_as_asked(log, tmp_path, monkeypatch):
     """With another gate, a finished training is not repeated, but what it delivers is decided."""
     metrics, contents, trained = {}, {}, []
-    prepare = training.prepare
-    monkeypatch.setattr(training, "prepare", lambda *a: (trained.append(1), prepare(*a))[1])
+    task_of = training.task_of
+    monkeypatch.setattr(training, "task_of", lambda *a: (trained.append(1), task_of(*a))[1])
     of_log = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "other", gate="log")
     for gate in ("simulator", "log", "simulator"):
         out = train(log, "behaviour_cloning", steps=1, seed=0, out=tmp_path / "run", gate=gate)

@@ -15,7 +15,7 @@ from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline import read_config
-from hindcast.policies.offline.sample_cache import sample
+from hindcast.policies.offline.tasks import sample
 from hindcast.policies.offline.training import train
 from hindcast.policies.training.delivery.verdict import rule_policy
 from hindcast.policies.training.delivery.weighed import judge_of
@@ -71,7 +71,7 @@ def test_learners_read_zero_for_a_missing_number_and_no_identifier(folder):
     opened = ds.open(folder)
     names = [f.name for f in opened.spec.candidates]
     config = read_config("cql")
-    found = sample(opened, find_agent("cql"), config, 0, "train", 1 << 24)
+    found = sample(opened, find_agent("cql"), config, 0, "train", 1 << 24, None)
     lacking = found.candidates[..., names.index("x_missing")] == 1.0
     assert lacking.any()
     assert (found.candidates[lacking][:, names.index("x")] == 0.0).all()

@@ -1,4 +1,4 @@
-"""The decisions that agents of one seed learn from: drawn once, and kept for the next agent.
+"""What agents learn from a dataset: its decisions are drawn once, and kept for the next agent.
 
 Reading a whole log takes longer than most trainings. Agents with the same seed and the same needs
 (columns, candidates, decisions per episode) get the same decisions, which also pairs their results.
@@ -14,29 +14,58 @@ from hindcast.pipeline import dataset as ds
 from hindcast.pipeline.dataset.decisions import Columns, Decisions, FurtherColumns
 from hindcast.pipeline.dataset.reward_sums import Discount
 from hindcast.pipeline.dataset.sampling import sample_decisions
-from hindcast.pipeline.errors import DatasetError
+from hindcast.pipeline.errors import DatasetError, InputError
 from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.simulation.seeds import generator
-from hindcast.policies.networks.limits import own_spec
-from hindcast.policies.networks.rules import find_rules
+from hindcast.policies.networks.rules import COLUMNS_PER_RULE, find_rules, own_spec
 from hindcast.policies.offline import Agent
+from hindcast.policies.training.episode_stream import Logs, log_of_dataset
+from hindcast.policies.training.fingerprint import Identity
+from hindcast.policies.training.learner import Task
+
+MEMORY: Final = 512 << 20  # bytes of decisions: half a million of the real packing workload
 
 _HELD: Final[
     dict[str, tuple[Any, Decisions]]
 ] = {}  # by split: the key of the latest sample, and the sample
 
 
+def task_of(opened: ds.Dataset, agent: Agent, identity: Identity) -> Task:
+    """Read what a training learns from, or several trainings with equal needs.
+
+    Raises DatasetError or InputError if the agent cannot learn from it.
+    """
+    config, seed, validation, logs = identity.config, identity.seed, None, None
+    further = columns_of_rules(opened, config)
+    decisions = sample(opened, agent, config, seed, "train", MEMORY, further)
+    task = Task(decisions, opened.spec, identity.steps, seed, device=identity.device)
+    check(agent, config, task)
+    held_out = (opened.episodes()["split"] == "validation").any()
+    if held_out:
+        validation = sample(opened, agent, config, seed, "validation", MEMORY // 10, further)
+    if agent.whole:
+        splits = ("train", "validation") if held_out else ("train",)
+        logs = Logs(*(log_of_dataset(opened, split, further) for split in splits))
+    return replace(task, validation=validation, logs=logs)
+
+
 def sample(
-    opened: ds.Dataset, agent: Agent, config: Any, seed: int, split: str, memory: int
+    opened: ds.Dataset,
+    agent: Agent,
+    config: Any,
+    seed: int,
+    split: str,
+    memory: int,
+    further: FurtherColumns | None,
 ) -> Decisions:
     """Return the decisions of a split for this agent and seed, in at most `memory` bytes.
 
-    A setting `per_episode` takes the place of the agent's number of decisions per episode.
+    `further` are the columns of the rules that the Config names, as `columns_of_rules` has them. A
+    setting `per_episode` takes the place of the agent's number of decisions per episode.
     The decisions are shared between agents and must not be changed. Raises DatasetError as
     `sample_decisions` does.
     """
     images = getattr(getattr(config, "network", None), "image", 0) > 0
-    further = columns_of_rules(opened, config)
     more = ("probabilities",) if agent.probabilities else ()
     columns = Columns(agent.candidates, agent.transitions, images, more, further)
     discount = _discount(opened, config)
@@ -106,3 +135,29 @@ def _discount(opened: ds.Dataset, config: Any) -> Discount | None:
         return None
     discount = opened.spec.discount if config.discount is None else config.discount
     return Discount(discount, config.discount_per == "second")
+
+
+def check(agent: Agent, config: Any, task: Task) -> None:
+    """Raise DatasetError or InputError if the agent cannot learn from the decisions of a task."""
+    decisions, spec = task.decisions, task.spec
+    if task.steps < 1:
+        raise InputError(f"steps is {task.steps}, expected at least 1")
+    if agent.scenarios and spec.scenario not in agent.scenarios:
+        raise InputError(
+            f"{agent.name} is for {' and '.join(agent.scenarios)}, these decisions are of "
+            f"{spec.scenario}"
+        )
+    if len(decisions) == 0:
+        raise DatasetError(f"{agent.name}: there are no decisions to learn from")
+    if agent.transitions and decisions.next_mask is None:
+        raise DatasetError(f"{agent.name} needs what followed each decision; load with transitions")
+    rules = rules_of(config)
+    shape = (decisions.context.shape[1], decisions.candidates.shape[2])
+    expected = (len(spec.context), len(spec.candidates) + COLUMNS_PER_RULE * len(rules))
+    if shape != expected:
+        raise DatasetError(
+            f"{agent.name}: decisions have {shape[0]} context and {shape[1]} candidate features, "
+            f"the scenario has {expected[0]} and {len(spec.candidates)}"
+            + f", and {len(rules)} rules have {COLUMNS_PER_RULE} columns each"
+            * bool(rules)
+        )

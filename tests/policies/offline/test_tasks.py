@@ -5,7 +5,7 @@ import pytest
 
 from hindcast.pipeline import dataset as ds
 from hindcast.policies.offline import AGENTS, anywhere, read_config
-from hindcast.policies.offline import sample_cache as sampled
+from hindcast.policies.offline import tasks as sampled
 from tests.policies.trainings import train
 from tests.representatives import nightly_but
 
@@ -14,7 +14,7 @@ MEMORY = 64 << 20
 
 def drawn(tiny_dataset, name, seed):
     agent, opened = AGENTS[name], ds.open(tiny_dataset)
-    return sampled.sample(opened, agent, read_config(name, None), seed, "train", MEMORY)
+    return sampled.sample(opened, agent, read_config(name, None), seed, "train", MEMORY, None)
 
 
 def test_the_next_agent_is_given_the_sample_of_the_one_before(tiny_dataset):
@@ -38,7 +38,7 @@ def test_trajectory_preference_reads_as_many_decisions_of_an_episode_as_asked(ti
     assert (steps > 3).any()
     for asked in (3, 10**6):
         config = read_config(agent.name, {"per_episode": asked})
-        found = sampled.sample(opened, agent, config, 3, "train", MEMORY)
+        found = sampled.sample(opened, agent, config, 3, "train", MEMORY, None)
         counts = np.bincount(found.episode, minlength=len(steps))
         assert (counts == np.minimum(steps, asked)).all()
 

@@ -12,7 +12,7 @@ import torch
 from hindcast.pipeline.errors import DatasetError
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.networks.settings import NetworkSettings
-from hindcast.policies.training import resident
+from hindcast.policies.offline import resident
 from hindcast.policies.training.minibatches import Batches
 
 CPU = torch.device("cpu")
