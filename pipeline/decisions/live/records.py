@@ -299,10 +299,13 @@ def _named(actions: Any, count: int) -> list[bool]:
     """
     if actions is None:
         return [True] * count
-    first = int(not (isinstance(actions, list) and 0 in actions and count not in actions))
-    if not isinstance(actions, list) or not {*range(first, first + count)}.issuperset(actions):
+    if not isinstance(actions, list):
+        raise Bad(f"the actions `a` are {actions!r:.60}, expected a list of numbers")
+    first = int(0 not in actions or count in actions)
+    numbers = range(first, first + count)
+    if not all(action in numbers for action in actions):
         raise Bad(f"the list of actions {actions!r:.60} does not fit {count} candidates")
-    return [k + first in actions for k in range(count)]
+    return [number in actions for number in numbers]
 
 
 def _each(
