@@ -153,17 +153,26 @@ class Comparison:
 def compare(
     run: Run, starts: Array, world: World, world_starts: Array, outcome: str = "slowdown"
 ) -> Comparison:
-    """Compare a policy in two worlds by "slowdown" (bounded) or by "wait" (s)."""
+    """Compare a policy in a changed world with itself in the unchanged one.
+
+    Args:
+        run: The unchanged run.
+        starts: Starts of its N jobs in s, (N,).
+        world: The changed world.
+        world_starts: Starts of the jobs there, in s.
+        outcome: "slowdown" (bounded) or "wait" (s), of the jobs that count in the changed world.
+    """
     before, after = counted(run, starts), counted(world.run, world_starts)
     place = {int(row): i for i, row in enumerate(run.row[before.job])}
     same = [place[int(row)] for row in world.run.row[after.job]]
-    one, other = getattr(after, outcome), getattr(before, outcome)[same]
+    changed_values, values = getattr(after, outcome), getattr(before, outcome)[same]
     week = np.maximum(world.run.submit[after.job] - run.now, 0) // (7 * 86_400)
-    share = (int(week.max()) + 1) / len(week)
-    by_week = [np.bincount(week, values) * share for values in (one, other)]
+    # A week counts by its jobs: the mean of these sums over the weeks is that of the jobs.
+    weeks_per_job = (int(week.max()) + 1) / len(week)
+    by_week = [np.bincount(week, of) * weeks_per_job for of in (changed_values, values)]
     difference = mean_interval(by_week[0] - by_week[1])
-    mean, same_jobs = float(one.mean()), float(other.mean())
-    return Comparison(len(one), mean, same_jobs, difference._replace(value=mean - same_jobs))
+    mean, same_jobs = float(changed_values.mean()), float(values.mean())
+    return Comparison(len(values), mean, same_jobs, difference._replace(value=mean - same_jobs))
 
 
 def _wrong(change: Change, name: str) -> InputError:

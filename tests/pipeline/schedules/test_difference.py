@@ -12,6 +12,7 @@ from hindcast.pipeline.evaluation.evaluate import make_job
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe
 from hindcast.pipeline.schedules.difference import compare_window, first_difference
+from hindcast.pipeline.schedules.sentences import sentence_of
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
 
@@ -131,6 +132,26 @@ def test_a_sentence_has_the_numbers_of_its_decision():
     number = found.jobs[0]
     assert keeps.text == f"job {number + 1}"  # the log counts from 1
     assert found.to_json()["chosen"] == list(found.chosen)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (2, "2 candidates, of which 1 can be chosen. "),
+        (900, "900 candidates; 1 of the 2 listed can be chosen. "),
+    ],
+)
+def test_a_sentence_says_of_how_many_candidates_some_can_be_chosen(count, said):
+    listed = [
+        {"row": row, "feasible": row == 0, "text": f"server {row}", "scores": [None, None],
+         "probabilities": [None, None]}
+        for row in range(2)
+    ]  # fmt: skip
+    decision = {"scenario": "binpack", "decision": 4, "at_s": 30.0, "count": count,
+                "candidates": listed, "chosen": [0, 1], "policies": ["a", "b"],
+                "jobs": [None, None], "came": []}  # fmt: skip
+    sentence = sentence_of(decision, {"clock": "s", "epoch": None})
+    assert sentence.startswith(f"Decision 4 at day 1, 00:00:30: {said}")
 
 
 @pytest.mark.parametrize("pair", [("saf_clairvoyant", "sjf_easy"), ("sjf_easy", "saf_clairvoyant")])
