@@ -13,6 +13,7 @@ from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import begin_episode
 from hindcast.policies.deciding import load_decider
 from hindcast.policies.heuristics.queue import HEURISTICS
+from tests.queue_states import state_of
 from tests.resource_logs import CAPACITY, NAMES, drawn, workload_of
 
 SCENARIO = load_scenario("queue")
@@ -33,7 +34,7 @@ def test_decisions_and_features_are_those_of_the_simulator(rule):
     outputs, status, decided = np.zeros(k.TERMS + 2), k.RUNNING, 0
     while status == k.RUNNING:
         n = SCENARIO.observe(*arrays)
-        state = json.loads(json.dumps(live_state.state_of(ints, floats, config)))
+        state = json.loads(json.dumps(state_of(ints, floats, config)))
         moment = live_state.read_moment(state, config)
         assert live_state.observe_moment(moment) == n
         np.testing.assert_array_equal(moment.arrays.candidates[:n], rows[:n])
