@@ -388,6 +388,7 @@ class _Judge:
         return int(self.observe(*episode))
 
     def _scores(self, episode: EpisodeArrays, n: int) -> NDArray[np.float64]:
+        """Return the scores of the first n candidates of an episode, (n,)."""
         if isinstance(self.policy, Heuristic):
             scores = np.empty(n)
             self.policy.score(

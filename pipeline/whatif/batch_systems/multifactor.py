@@ -241,6 +241,7 @@ def multifactor_order(name: str, weights: Weights, record: Record, clock: Clock)
     moments = clock.resets(weights.reset, float(record.arrive[0]), latest)
 
     def begin(run: Run) -> tuple[Whole, Real]:
+        """Return the numbers of a run that `_fill` reads, with the usage at its beginning."""
         jobs = len(run.row)
         past = moments[moments <= run.now]
         held = np.searchsorted(users, record.user), record.cpu
@@ -298,6 +299,7 @@ def _change(ints, floats, now, job, sign):  # type: ignore[no-untyped-def]
 
 @compiled(FILL)
 def _fill(ints, floats, now, jobs, arrive, priorities):  # type: ignore[no-untyped-def]
+    """Fill the priorities of the waiting jobs at a moment, (W,), from the arrays of `begin`."""
     size, users = ints[_JOBS], ints[_USERS]
     usage = floats[_FIXED_AT + size : _FIXED_AT + size + users]
     factors = floats[_FIXED_AT + size + users :]
