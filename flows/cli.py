@@ -73,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    """Parse the words, do what they ask for, print the output; return the exit code."""
     if argv[:1] == ["--complete-words"]:
         from hindcast.flows.completion import words
 
@@ -115,24 +116,28 @@ def _run(argv: list[str]) -> int:
 
 
 def _execute(arguments: argparse.Namespace) -> tuple[dict[str, Any], Shown]:
-    """Check and run the request of the arguments; return its result and what is printed."""
+    """Check and run the request of the arguments; return its result and what is printed.
+
+    `arguments.direct` is True to run in this process, False to record the run in Prefect if it is
+    installed, and None for a run that is not recorded. Such a run starts Prefect only for a runner
+    that the request names.
+    """
     request = arguments.read(arguments)
     command = module_of(request)
     command.check(request)
     if arguments.direct:
         refuse_direct(request)
-    # A command that Prefect does not record now starts it for a runner only.
-    unrecorded = arguments.direct is None or not installed("prefect")
-    if arguments.direct or (unrecorded and not asks_for_runner(request)):
-        result = directly(request)
-    else:
+    is_recorded = arguments.direct is False and installed("prefect")
+    if is_recorded or (not arguments.direct and asks_for_runner(request)):
         from hindcast.flows.engine import run_flow
 
         result = run_flow(request)
+    else:
+        result = directly(request)
     shown = command.show(result)
     asked = find(arguments.command).COMMANDS[arguments.command].recorded == "asked"
     server = bool(os.environ.get("PREFECT_API_URL"))
-    if arguments.direct is False and unrecorded and (asked or server):
+    if arguments.direct is False and not is_recorded and (asked or server):
         reason = "PREFECT_API_URL is set" if server else "--record"
         shown.warnings.append(str(missing("prefect", f"{reason}: recording a run")))
     return result, shown

@@ -51,6 +51,7 @@ def diagnose(folders: Sequence[str]) -> list[CheckResult]:
 
 
 def _versions() -> Iterator[CheckResult]:
+    """Yield the version of this package, and whether the libraries are those that it needs."""
     python = ".".join(map(str, sys.version_info[:3]))
     yield CheckResult("hindcast", "ok", f"{version()} on Python {python}, {sys.platform}")
     faults = list(_unsatisfied())
@@ -93,6 +94,7 @@ def _cores() -> Iterator[CheckResult]:
 
 
 def _memory() -> Iterator[CheckResult]:
+    """Yield the memory of the machine, or of the container if that is less."""
     if not hasattr(os, "sysconf"):
         return
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -135,6 +137,7 @@ def _kernels() -> Iterator[CheckResult]:
 
 
 def _prefect() -> Iterator[CheckResult]:
+    """Yield whether the server of Prefect answers, and whether its folder can be written."""
     from hindcast.flows.engine import check_server, prefect_home
 
     if not installed("prefect"):
@@ -193,6 +196,7 @@ def _extras() -> Iterator[CheckResult]:
 
 
 def _traces() -> Iterator[CheckResult]:
+    """Yield which folders of raw traces there are."""
     from hindcast.pipeline.storage.location import traces_folder
 
     folder = traces_folder()

@@ -215,6 +215,7 @@ def _series(source: Path) -> dict[str, Any] | None:
 
 
 def _show_series(result: Mapping[str, Any]) -> Shown:
+    """Return the lines about a series, with the settings that read it."""
     lines = [f"{result['series']}: a series of a grid; it needs no mapping, so nothing is written"]
     lines += [f"  {name:<16} {label}" for name, label in result["columns"].items()]
     lines += [f"  {fact}" for fact in result["facts"][:_FACTS]]
@@ -252,7 +253,8 @@ def _show_pods(result: Mapping[str, Any]) -> Shown:
     lines = [f"{result['pods']}: a recipe for scenario {result['scenario']}"]
     lines += [f"  {name:<16} {label}" for name, label in result["columns"].items()]
     lines += [*result["facts"], *_open_questions(result)]
-    return Shown([*lines, f"  hindcast evaluate {result['pods']} --out evaluation"])
+    command = f"hindcast evaluate {shlex.quote(result['pods'])} --out evaluation"
+    return Shown([*lines, f"  {command}"])
 
 
 def _show_decisions(result: Mapping[str, Any]) -> Shown:
@@ -264,14 +266,15 @@ def _show_decisions(result: Mapping[str, Any]) -> Shown:
             if found := mapping[side].get(kind):
                 lines.append(f"  {side} {kind}: {', '.join(found)}")
     lines += _open_questions(result)
-    return Shown([*lines, f"  hindcast ingest decisions {result['decisions']} --out dataset"])
+    command = f"hindcast ingest decisions {shlex.quote(result['decisions'])} --out dataset"
+    return Shown([*lines, f"  {command}"])
 
 
 def _open_questions(result: Mapping[str, Any]) -> list[str]:
     """Return the lines on what a mapping leaves open, which end above the next command."""
-    unread = ", ".join(result["not_read"])
+    columns = ", ".join(result["not_read"])
     return [
-        *([f"  {'not read':<16} {unread}"] if unread else []),
+        *([f"  {'not read':<16} {columns}"] if columns else []),
         *(f"unsure: {question}" for question in result["unsure"]),
         "Look at the file, then:",
     ]
@@ -310,6 +313,7 @@ def _mapping(source: Path) -> "Proposal":
 
 
 def _recipe(request: Request) -> dict[str, Any]:
+    """Write the recipe for a workload; return what `show` says about it."""
     from hindcast.pipeline.recipes.proposals.proposal import propose_recipe
     from hindcast.pipeline.storage.files import write_text
     from hindcast.pipeline.workloads.folder import load_workload
@@ -352,6 +356,7 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 def _show_mapping(result: Mapping[str, Any]) -> Shown:
+    """Return the lines about a mapping; the exit code is 1 if it cannot read most of the rows."""
     units = result["units"]
     lines = [f"{result['mapping']}: {len(result['columns'])} columns proposed"]
     lines += [f"this is {result['known']}"] if result["known"] else []
@@ -360,12 +365,12 @@ def _show_mapping(result: Mapping[str, Any]) -> Shown:
         unit = f" ({units[name]})" if name in units else ""
         lines.append(f"  {name:<16} {label}{unit}")
     lines += _open_questions(result)
-    lines.append(f"  hindcast ingest table {result['mapping']} --out workload")
+    lines.append(f"  hindcast ingest table {shlex.quote(result['mapping'])} --out workload")
     return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 
 def _show_recipe(result: Mapping[str, Any]) -> Shown:
-    """Return the lines about a proposed recipe."""
+    """Return the lines about a recipe; the exit code is 1 if most rows of the log were bad."""
     lines = [f"{result['recipe']}: a recipe for scenario {result['scenario']}"]
     for name, why in result["suits"].items():
         if name != result["scenario"]:
@@ -396,7 +401,8 @@ def _show_recipe(result: Mapping[str, Any]) -> Shown:
         for why, count in result["rows_left_out"].items()
         if count
     ]
-    lines += ["Look at the file, then:", f"  hindcast run {result['recipe']} --out run"]
+    command = f"hindcast run {shlex.quote(result['recipe'])} --out run"
+    lines += ["Look at the file, then:", f"  {command}"]
     return Shown(lines, warnings=result["warnings"], code=int(result["unread"]))
 
 

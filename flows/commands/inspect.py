@@ -78,13 +78,14 @@ def run(request: List | Show | Diff) -> dict[str, Any]:
 
 
 def _list(request: List) -> dict[str, Any]:
+    """Return the table of names that an option asks for, else of what is below the folders."""
     if any(getattr(request, name) for name in _NAMES):
-        titles, named = _names(request)
-        rows = [titles, *([_cell(name, row[name]) for name in titles] for row in named)]
-        right = (3,) if request.recipes else ()  # numbers of episodes
         from hindcast.pipeline.inspection.columns import aligned
 
-        return {"lines": aligned(rows, right), "rows": named}
+        titles, named = _names(request)
+        rows = [titles, *([_cell(name, row[name]) for name in titles] for row in named)]
+        right_aligned = [place for place, title in enumerate(titles) if title == "episodes"]
+        return {"lines": aligned(rows, right_aligned), "rows": named}
     from hindcast.pipeline.inspection import list as catalogue
 
     entries = list(catalogue.find([*map(location, request.folders)]))
@@ -113,6 +114,7 @@ def _names(request: List) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
 
 
 def _policies(scenario: str) -> list[dict[str, Any]]:
+    """Return the names for --policy of a scenario: its rules, and looking ahead with them."""
     from hindcast.pipeline.scenarios import load_scenario
     from hindcast.policies.heuristics import rules as rules_of
     from hindcast.policies.registry import ROLLOUT
@@ -149,6 +151,7 @@ def _agents() -> list[dict[str, Any]]:
 
 
 def _keys(name: str) -> list[dict[str, Any]]:
+    """Return the keys of a recipe for --set, with those of its agents."""
     from hindcast.pipeline.inspection.keys import recipe_keys
     from hindcast.pipeline.recipes.loading import load_recipe
 
@@ -166,6 +169,7 @@ def _keys(name: str) -> list[dict[str, Any]]:
 
 
 def _cell(title: str, value: Any) -> str:
+    """Return a value as text for the column of a title."""
     if title in {"value", "type"}:
         text = value if title == "type" else json.dumps(value, ensure_ascii=False)
         text = "-" if value is None else text

@@ -104,7 +104,11 @@ def run(request: Request) -> dict[str, Any]:
 
 
 def _of_log(request: Request) -> dict[str, Any]:
-    """Return what a log of decisions answers: the verdict first."""
+    """Return what a log of decisions says about the policies.
+
+    `log` has a sentence about each policy, `support` how far the log can tell, `rows` the
+    estimates, and `trials` what the best of several would be worth.
+    """
     from hindcast.policies.ope import logs
 
     out = None if request.out is None else location(request.out)
@@ -121,6 +125,7 @@ def _of_log(request: Request) -> dict[str, Any]:
 
 
 def _show_log(result: Mapping[str, Any]) -> Shown:
+    """Return the sentence of each policy, then its weights and its estimates."""
     log, logged = result["log"], result["log"]["logged"]
     mean = _interval(logged, "value", "low", "high")
     lines = [f"{log['dataset']}: mean of the log {mean}, {logged['decisions']:,} decisions"]
@@ -189,6 +194,7 @@ def show(result: Mapping[str, Any]) -> Shown:
 
 
 def _policy(rows: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the true return of a policy, a line for each of its estimates, and their warnings."""
     first = rows[0]
     origin = ", a behaviour of the log" if first["logged"] else ""
     truth = "not known"

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from hindcast.flows.commands import Call, directly, train_online
+from hindcast.flows.commands import directly, train_online
 from hindcast.flows.commands.ingest import no_settings
 from hindcast.flows.progress import note, progress
 from hindcast.flows.runs import plays
@@ -116,14 +116,14 @@ def check_request(request: Any) -> None:
                 raise unknown_name(f"rule of --{option}-rule", name, known)
 
 
-def run_whatif(request: Any, call: Call = directly) -> dict[str, Any]:
-    """Run all stages of a request of `hindcast whatif`, trainings through `call`."""
+def run_whatif(request: Any) -> dict[str, Any]:
+    """Run all stages of a request of `hindcast whatif`."""
     out = location(request.out or _id_of(location(request.log)))
     with writing(out):
-        return _run(request, out, call)
+        return _run(request, out)
 
 
-def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
+def _run(request: Any, out: Path) -> dict[str, Any]:
     source = source_of(request)
     note(f"reading {Path(source.path).name} as {source.format}")
     log = PlayedLog(request, out, source, load_source(reading(source)))
@@ -140,7 +140,7 @@ def _run(request: Any, out: Path, call: Call) -> dict[str, Any]:
     ledger = Ledger(out, recipes[planning.RUN].id, recipes[planning.RUN].digest)
     training = None
     if request.train:
-        training = _train(log, ledger, recipes, call)
+        training = _train(log, ledger, recipes)
     mine = None
     if request.mine:
         mine = read_mine(request.mine, log.record, log.clock)
@@ -495,9 +495,7 @@ def _refuse_another(out: Path, texts: Mapping[str, str]) -> None:
             )
 
 
-def _train(
-    log: PlayedLog, ledger: Ledger, recipes: Mapping[str, Recipe], call: Call
-) -> dict[str, Any]:
+def _train(log: PlayedLog, ledger: Ledger, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
     """Train an agent with each seed, unless that is done; return checkpoints, gates and budget."""
     request, out = log.request, log.out
     if not log.is_whole:
@@ -519,7 +517,7 @@ def _train(
             str(out / planning.TRAIN), str(folder), iterations=iterations, seed=seed,
             workers=request.workers,
         )  # fmt: skip
-        ledger.stage(f"train {folder.name}", inputs, folder / DESCRIPTION, partial(call, step))
+        ledger.stage(f"train {folder.name}", inputs, folder / DESCRIPTION, partial(directly, step))
         # What the gate refused is on the page as well, and named so: the agent, not the rule.
         places = (folder / DELIVERED, folder / BEST, folder)
         agents = [place for place in places if (place / DESCRIPTION).is_file()]

@@ -97,6 +97,7 @@ class AskedPolicy:
         self.support = self._support(refusal)
 
     def _support(self, refusal: str) -> Support:
+        """Return how far the log supports the policy; `refusal` says why weights cannot be used."""
         if not self.weighable:
             nan, decisions = _NAN, self.decisions
             disagrees = 1.0 - weighted_mean(decisions, self.target[decisions.taken])
@@ -170,6 +171,7 @@ class AskedPolicy:
         self, estimator: str, value: float, se: float, interval: Interval | None,
         made: Value | None,
     ) -> dict[str, Any]:  # fmt: skip
+        """Return the row of an estimator in the table of estimates; NaN is unknown."""
         s = self.support
         shown = interval or NONE
         difference, low, high = self._difference(made)
@@ -392,6 +394,7 @@ class AskedPolicy:
         return f"{known} {self._needed()}"
 
     def _needed(self) -> str:
+        """Return the sentence on how much exploration would be enough, "" without any error."""
         decisions, error = self.decisions, self.decisions.reward - self.q[self.decisions.taken]
         spread = math.sqrt(weighted_mean(decisions, error**2))
         several = decisions.size[decisions.several]

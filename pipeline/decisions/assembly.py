@@ -142,6 +142,10 @@ def step_of(p: Array) -> float | None:
 def _with_reward(
     decisions: pl.DataFrame, mapping: DecisionMapping, terms: Mapping[str, float], reading: Reading
 ) -> pl.DataFrame:
+    """Add the reward, the sum of columns times their factors `terms`, and the column `late`.
+
+    A missing reward becomes the one of the mapping, unless its outcome came too late.
+    """
     if "late" not in decisions.columns:
         decisions = decisions.with_columns(pl.lit(value=False).alias("late"))
     if terms:

@@ -135,6 +135,7 @@ def _quarantine(log: DecisionLog, found: list[Caution]) -> None:
 
 
 def _determinism(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
+    """Add a caution if all decisions with a choice were certain, or many of them."""
     choice = logged.several & ~log.decisions["overridden"].to_numpy() & ~np.isnan(logged.propensity)
     number = int(choice.sum())
     if not number:
@@ -188,6 +189,7 @@ def _propensities(log: DecisionLog, found: list[Caution]) -> None:
 
 
 def _floor(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
+    """Add a caution about propensities counted in draws of which at most one was won."""
     with np.errstate(invalid="ignore"):
         floor = log.weighted & logged.several & (logged.propensity * logged.draws <= 1.0 + 1e-9)
     if not floor.any():
@@ -396,6 +398,7 @@ def _rest(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> No
 
 
 def _drift(log: DecisionLog, logged: LoggedDecisions, found: list[Caution]) -> None:
+    """Add a caution if the last decisions have another mean reward than those before."""
     used = np.flatnonzero(log.weighted)
     last = int(len(used) * _LAST)
     if last < _LEAST or log.decisions["time"].null_count():

@@ -132,6 +132,7 @@ def convert(
 
 
 def _refuse_foreign(out: Path) -> None:
+    """Raise StorageError if `out` holds anything but a dataset of decisions, whole or begun."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -144,12 +145,14 @@ def _refuse_foreign(out: Path) -> None:
             f"{foreign[0]!r}); choose an empty or a new folder"
         )
     if (out / mf.NAME).exists():
-        source = files.read_json(out / mf.NAME).get("provenance", {}).get("format")
-        if source != DECISIONS:
+        manifest = files.read_json(out / mf.NAME)
+        provenance = manifest.get("provenance") if isinstance(manifest, dict) else None
+        if not isinstance(provenance, dict) or provenance.get("format") != DECISIONS:
             raise StorageError(f"{out}: this folder holds another dataset; choose another --out")
 
 
 def _refuse_without_transitions(log: DecisionLog, episodes: Episodes) -> None:
+    """Raise TraceError if no decision has a reward and was carried out."""
     if len(episodes.decisions):
         return
     missing, overridden = log.counts["censored"], log.counts["overridden"]

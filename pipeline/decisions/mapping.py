@@ -340,6 +340,7 @@ def _filled(kind: type[Any], table: Mapping[str, Any], name: str, where: str) ->
 
 
 def _value(known: "dataclasses.Field[Any]", value: Any, key: tuple[str, str], where: str) -> Any:
+    """Return the checked value of a key (section, name) of a field; raise RecipeError."""
     place = f"{where}: {'.'.join(key)}"
     if key in _CHOICES:
         options = _CHOICES[key]

@@ -48,6 +48,7 @@ def read_outcomes(path: Path, mapping: DecisionMapping, reading: Reading) -> pl.
 
 
 def _columns(path: Path, names: Mapping[str, str]) -> dict[str, pl.Series]:
+    """Return columns of a file of outcomes by key; `names` has their labels or dotted paths."""
     if not path.exists():
         raise TraceError(f"{path}: there is no such file, which the mapping names for outcomes")
     endings = set(path.suffixes)

@@ -227,6 +227,7 @@ def _sources(
 def _from_mapping(
     mapping: DecisionMapping, path: Path
 ) -> tuple[list[Source], DecisionMapping, Path]:
+    """Return the files that a mapping at `path` names, the mapping, and the folder of both."""
     folder = path.parent
     if not mapping.files:
         raise TraceError(f"{path}: the key `file` is missing, expected the log or a list of files")
@@ -285,6 +286,7 @@ def recognise(path: Path) -> str | None:
 def _batches(
     sources: list[Source], mapping: DecisionMapping, reading: Reading, apart: bool
 ) -> Iterator[Batch]:
+    """Yield the decisions of the sources by the reader of their shape."""
     paths = [s for s in sources if isinstance(s, Path)]
     shape = mapping.shape
     if shape == "dsjson":

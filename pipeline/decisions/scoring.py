@@ -54,6 +54,7 @@ def _matrix(columns: list[Any], height: int) -> Array:
 def _scores(
     policy: Any, context: Array, candidates: Array, feasible: Flags, offsets: Ints
 ) -> Array:
+    """Return the scores of all candidates of D decisions, (sum of N,), at once if it can be."""
     if isinstance(policy, BatchPolicy):
         more = {"feasible": feasible} if "feasible" in readings(policy) else {}
         return np.asarray(policy.batch_scores(context, candidates, offsets, **more), np.float64)

@@ -83,6 +83,11 @@ def _feature(name: str, log: DecisionLog) -> Array:
 
 
 def _column(name: str, log: DecisionLog, logged: LoggedDecisions) -> Array:
+    """Return the probabilities (C,) of the policy of a column.
+
+    A column of probabilities is the policy itself; of any other, the policy takes the candidate
+    with the highest value.
+    """
     columns = log.mapping.columns
     if name in (columns.probability, columns.probabilities) and name not in log.features.columns:
         if np.isnan(logged.probability[logged.feasible]).any():

@@ -95,6 +95,7 @@ def _check_log(log: DecisionLog, folder: Path, whole: bool) -> None:
 
 
 def _check_piece(log: DecisionLog, folder: Path) -> None:
+    """Raise VerificationFailed for a decision whose choice or probabilities cannot be."""
     d = log.decisions
     require = partial(_require, d, folder)
     chosen = d["chosen"].to_numpy()
@@ -117,6 +118,7 @@ def _require(decisions: pl.DataFrame, folder: Path, holds: np.ndarray, what: str
 
 
 def _check_claims(log: DecisionLog, dataset: Dataset) -> None:
+    """Raise VerificationFailed if the manifest claims other facts than the record has."""
     manifest, where = dataset.manifest, dataset.folder / mf.NAME
     claims = manifest.provenance
     levels = vocabulary(log.decisions, log.context, log.features, log.offsets)
@@ -147,6 +149,7 @@ def _check_claims(log: DecisionLog, dataset: Dataset) -> None:
 
 
 def _check_rows(log: DecisionLog, dataset: Dataset) -> None:
+    """Raise VerificationFailed if recipe, episodes or rows are not those of the record."""
     manifest, folder = dataset.manifest, dataset.folder
     like = None if manifest.lineage is None else manifest.recipe.config
     encoded, episodes = encode(log, like), episodes_of(log)
@@ -195,6 +198,10 @@ def _parts(dataset: Dataset, splits: Sequence[Sequence[Group]]) -> list[Sequence
 
 
 def _read_again(log: DecisionLog, trace: Path, whole: bool) -> str:
+    """Compare a record with the log that it was made from; return what was done.
+
+    `whole` is false for a selection of the decisions. Raises VerificationFailed if they differ.
+    """
     try:
         again = read_log(trace)
     except InputError as error:

@@ -28,7 +28,7 @@ from hindcast.pipeline.estimators.importance import per_decision_sums, step_draf
 Array = NDArray[np.float64]
 
 _ALIKE: Final = 1e-6  # spread of first values over their size
-_MISSED: Final = 0.5  # mean sum of temporal differences over the spread of returns
+_LARGE_ERROR: Final = 0.5  # of fitted values per episode, in standard deviations of the returns
 
 
 def direct_method(e: LoggedEpisodes, _settings: Settings) -> Draft:
@@ -40,33 +40,39 @@ def direct_method(e: LoggedEpisodes, _settings: Settings) -> Draft:
             "all first states have the same value: their spread shows nothing of the error of the "
             "fitted values"
         )
-    return Draft(float(start.mean()), start, None, warnings=(*warnings, *_missed(e)))
+    return Draft(float(start.mean()), start, None, warnings=(*warnings, *_value_warnings(e)))
 
 
-def _missed(e: LoggedEpisodes) -> tuple[str, ...]:
-    """Return a warning if the mean temporal difference of the fitted values is large, else ()."""
-    missed = float(e.sums(e.discounts * temporal_differences(e)).mean())
-    if not abs(missed) > _MISSED * float(e.returns.std()):
+def _value_warnings(e: LoggedEpisodes) -> tuple[str, ...]:
+    """Return a warning if the fitted values have a large error on the log, else ().
+
+    The error is the mean over episodes of the discounted sum of temporal differences, in the unit
+    of the returns.
+    """
+    error = float(e.sums(e.discounts * temporal_differences(e)).mean())
+    if not abs(error) > _LARGE_ERROR * float(e.returns.std()):
         return ()
-    told = (
-        f"the fitted values have an error of {missed:+.3g} per episode on the log's own "
+    warning = (
+        f"the fitted values have an error of {error:+.3g} per episode on the log's own "
         "transitions, where it should be 0 on average: they are not the policy's values"
     )
-    return (told,)
+    return (warning,)
 
 
 def doubly_robust(e: LoggedEpisodes, _settings: Settings) -> Draft:
     """Return the direct method, corrected by weighted temporal differences (DR)."""
     _q, v = _values(e)
     contributions = v[e.first] + per_decision_sums(e, temporal_differences(e))
-    return Draft(float(contributions.mean()), contributions, e.log_weights, warnings=_missed(e))
+    return Draft(
+        float(contributions.mean()), contributions, e.log_weights, warnings=_value_warnings(e)
+    )
 
 
 def weighted_doubly_robust(e: LoggedEpisodes, _settings: Settings) -> Draft:
     """Return doubly robust with the weights normalised at every step (WDR)."""
     _q, v = _values(e)
     draft = step_draft(e, temporal_differences(e), v[e.first])
-    return replace(draft, warnings=(*draft.warnings, *_missed(e)))
+    return replace(draft, warnings=(*draft.warnings, *_value_warnings(e)))
 
 
 def temporal_differences(e: LoggedEpisodes) -> Array:

@@ -220,6 +220,7 @@ def _diagnose(log_weights: Array | None) -> dict[str, float]:
 def _weight_warnings(
     log_weights: Array, diagnosis: Mapping[str, float], e: LoggedEpisodes, *, few: bool
 ) -> list[str]:
+    """Return warnings about the weights of episodes, given as logarithms, (E,)."""
     if diagnosis["nonzero"] == 0.0:
         return [
             "the evaluated policy could not have played any logged episode: every weight is zero"

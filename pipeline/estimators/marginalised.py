@@ -58,6 +58,7 @@ def minimax_weights(e: LoggedEpisodes, settings: Settings) -> Draft:
 def _warnings(
     weights: Array, share: float, e: LoggedEpisodes, settings: Settings
 ) -> tuple[str, ...]:
+    """Return warnings about weights (D,) that leave a `share` of the decisions effective."""
     warnings = []
     if share < settings.share:
         warnings.append(f"the weights leave {share:.1%} of the decisions")

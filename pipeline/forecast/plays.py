@@ -101,6 +101,9 @@ class Draws(NamedTuple):
     state: Ints  # (7,) of the places below
 
 
+# Places in Draws.state: the moment, free processors when no job runs, number of running jobs,
+# seconds of a play, the moment up to which ends of runs are known, 1 if the rule knows run times,
+# and the processors of the machine.
 _MOMENT, _FREE, _RUNNING, _HORIZON, _KNOWN, _CLAIRVOYANT, _PROCESSORS = range(7)
 
 
@@ -258,12 +261,13 @@ def _begin(
 def _copy_arrivals(
     arrivals: Arrivals, jobs: Jobs, ends: Ends, draws: Draws, draw: int, until: int
 ) -> int:
-    """Put the copied submissions of a draw behind the jobs of the moment; return the number of all.
+    """Put copies of earlier submissions behind the J jobs of the moment; return the number of all.
 
-    As many are put as there is room for.
+    A draw copies the submissions of its span of the past, again and again, up to the second `until`
+    of the play, or until the arrays are full.
     """
     size, since, stop = draws.run.shape[1], draws.since[draw], draws.until[draw]
-    shift = draws.shift[draw]
+    shift = draws.shift[draw]  # seconds from a submission to its copy
     first = np.searchsorted(arrivals.arrive, since, side="right")
     last = np.searchsorted(arrivals.arrive, stop, side="right")
     at = first
@@ -274,7 +278,7 @@ def _copy_arrivals(
         if arrivals.arrive[at] + shift > until:
             break
         jobs.arrive[size] = arrivals.arrive[at] + shift
-        jobs.cpu[size] = min(arrivals.cpu[at], draws.state[_PROCESSORS])  # now fewer, perhaps
+        jobs.cpu[size] = min(arrivals.cpu[at], draws.state[_PROCESSORS])  # it may have shrunk
         jobs.request[size] = arrivals.requested[at]
         jobs.user[size], jobs.key[size] = arrivals.user[at], arrivals.key[at]
         if len(draws.places) > 0:

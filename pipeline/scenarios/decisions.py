@@ -47,6 +47,7 @@ class DecisionsConfig:
 
 
 def _features(kinds: Mapping[str, Any], scales: Mapping[str, Any]) -> tuple[Feature, ...]:
+    """Return the features of a log from their kinds and scales by name."""
     found = []
     for name, kind in kinds.items():
         bounds = (0.0, 1.0) if kind == LEVEL else (-_INFINITE, _INFINITE)

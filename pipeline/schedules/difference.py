@@ -176,13 +176,6 @@ def compare_window(
     )
 
 
-def first_difference(
-    job: Job, window: int, a: Behaviour, b: Behaviour, seed: int = 0
-) -> Difference | None:
-    """Return the first decision of a window at which two policies differ, see `compare_window`."""
-    return compare_window(job, window, a, b, seed, most=0).first
-
-
 class _Ways:
     """The way of the first policy through a window, seen by both policies."""
 
@@ -395,6 +388,7 @@ class _Judge:
         return int(self.observe(*episode))
 
     def _scores(self, episode: EpisodeArrays, n: int) -> NDArray[np.float64]:
+        """Return the scores of the first n candidates of an episode, (n,)."""
         if isinstance(self.policy, Heuristic):
             scores = np.empty(n)
             self.policy.score(

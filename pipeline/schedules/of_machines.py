@@ -212,6 +212,10 @@ class _Clusters:
         self.queues[self.cluster[app]].append([app, need])
 
     def _launch(self, cluster: int, now: int) -> Iterator[_Launch]:
+        """Start tasks of a cluster in order of its queue while there is room, and yield them.
+
+        Of an application some tasks may start now, and the others later.
+        """
         queue = self.queues[cluster]
         while self.free[cluster] > 0 and queue:
             app, left = queue[0]

@@ -36,6 +36,7 @@ Namer = Callable[[Ints, int], Row]
 
 
 def _queue(played: Played) -> Namer:
+    """Return the function that names the job of a row of `queue`."""
     log, jobs, machine = window_of(played)
     number = log.row[chosen_of(jobs)]
     names = tasks_of(played.job.workload, machine)["job_id"][number].to_list()
@@ -50,6 +51,7 @@ def _queue(played: Played) -> Namer:
 
 
 def _binpack(played: Played) -> Namer:
+    """Return the function that names the task and machine of a row of `binpack`."""
     tasks = binpack_tasks(played.job.recipe.config, played.job.workload, played.window)
     first = int(played.job.workload.tasks["job"].search_sorted(tasks["job"][0]))
     names = list(map("/".join, tasks.select("job_id", "task_id").iter_rows()))
@@ -64,6 +66,10 @@ def _binpack(played: Played) -> Namer:
 
 
 def _deferrable(played: Played) -> Namer:
+    """Return the function that names the job of a row of `deferrable`.
+
+    Rows list the running jobs, those that may start, those to come, and last the end of the slot.
+    """
     on_grid = played.job.recipe.objective in GRID
     if on_grid and played.floats[COMMITS] == 1.0:  # rows are slots in which the next job may start
         return lambda _ints, row: Row(None, None, f"row {row}")

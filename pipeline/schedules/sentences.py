@@ -15,7 +15,8 @@ def sentence_of(found: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         found: The decision as a dictionary.
         facts: Facts of the schedule of the first policy.
     """
-    chosen = [next(o for o in found["candidates"] if o["row"] == r) for r in found["chosen"]]
+    by_row = {candidate["row"]: candidate for candidate in found["candidates"]}
+    chosen = [by_row[row] for row in found["chosen"]]
     parts = [_situation(found, facts)]
     for place, policy in enumerate(found["policies"]):
         does = _does(found, chosen[place], facts)
@@ -46,18 +47,23 @@ def span(time: float, facts: Mapping[str, Any]) -> str:
 
 
 def _situation(found: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Return when the decision is, and what there is to choose from."""
     text = f"Decision {found['decision']} at {moment(found['at_s'], facts)}: "
     if found["scenario"] != "queue":
-        feasible = sum(one["feasible"] for one in found["candidates"])
-        return f"{text}{found['count']} candidates, of those told {feasible} can be chosen."
-    context, whole = found["context"], facts["capacity"]["processors"]
-    waiting, free = round(math.expm1(context["waiting"])), round(context["free"] * whole)
+        count, listed = found["count"], found["candidates"]  # of many candidates the best
+        feasible = sum(candidate["feasible"] for candidate in listed)
+        if len(listed) == count:
+            return f"{text}{count} candidates, of which {feasible} can be chosen."
+        return f"{text}{count} candidates; {feasible} of the {len(listed)} listed can be chosen."
+    context, processors = found["context"], facts["capacity"]["processors"]
+    # As features: a logarithm, and a share of the machine.
+    waiting, free = round(math.expm1(context["waiting"])), round(context["free"] * processors)
     jobs = "1 job waits" if waiting == 1 else f"{waiting:,} jobs wait"
-    return f"{text}{free:,} of {whole:,} processors are free, {jobs}."
+    return f"{text}{free:,} of {processors:,} processors are free, {jobs}."
 
 
 def _does(found: Mapping[str, Any], chosen: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """Return what a policy does."""
+    """Return what a policy does, as a predicate: "starts job 4, which has waited ..."."""
     if found["scenario"] != "queue":
         return f"chooses {chosen['text']}"
     if chosen["job"] is None:
@@ -65,10 +71,10 @@ def _does(found: Mapping[str, Any], chosen: Mapping[str, Any], facts: Mapping[st
     features = chosen["features"]
     size = round(math.exp(features["log_processors"]))
     what = f"{size:,} processor" + ("" if size == 1 else "s")
-    waited = _hours(math.exp(features["log_waited"]) - 60)
-    job = f"{chosen['text']}, which has waited {waited} and requests " + _hours(
-        math.exp(features["log_requested"])
-    )
+    clock = {"clock": "s"}
+    waited = span(math.exp(features["log_waited"]) - 60, clock)
+    requested = span(math.exp(features["log_requested"]), clock)
+    job = f"{chosen['text']}, which has waited {waited} and requests {requested}"
     if features["safe"] == 1:
         return f"starts {job}, now on {what}"
     start = found["at_s"] + round(math.expm1(features["start_in"]))
@@ -80,7 +86,7 @@ def _since(chosen: list[Mapping[str, Any]], place: int) -> str:
     chance = chosen[place]["probabilities"][place]
     if chance is not None and chance < 1:
         return f", drawn with probability {chance:.3g}"
-    own, other = (one["scores"][place] for one in (chosen[place], chosen[1 - place]))
+    own, other = (candidate["scores"][place] for candidate in (chosen[place], chosen[1 - place]))
     if own is None or other is None:
         return ""
     name = chosen[1 - place]["text"]
@@ -90,10 +96,6 @@ def _since(chosen: list[Mapping[str, Any]], place: int) -> str:
         return f", which it scores higher than {name}"
     digits = next((n for n in range(4, 17) if f"{own:.{n}g}" != f"{other:.{n}g}"), 17)
     return f", since its score is {own:.{digits}g} and that of {name} {other:.{digits}g}"
-
-
-def _hours(seconds: float) -> str:
-    return span(seconds, {"clock": "s"})
 
 
 def _came(
@@ -112,7 +114,7 @@ def _came(
 
 
 def _becomes(came: Mapping[str, Any] | None, facts: Mapping[str, Any]) -> str:
-    """Return what becomes of a job under a policy."""
+    """Return what becomes of a job under a policy, as a predicate: "waits 1:30 h"."""
     if came is None or came["start_s"] is None:
         return "does not start"
     if came["wait_s"] is None:

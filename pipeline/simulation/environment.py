@@ -109,6 +109,7 @@ class CompiledEnvironment:
         return {o.name: float(v) for o, v in zip(self.spec.outcomes, values, strict=True)}
 
     def _observe(self) -> Observation:
+        """Return the observation of the memory, whose arrays are read-only copies."""
         arrays = self._arrays
         n = self._scenario.observe(*arrays)
         self._observation = Observation(

@@ -176,6 +176,7 @@ def _counts(
     others: dict[str, Sifted],
     machines: pl.DataFrame | None,
 ) -> dict[str, int]:
+    """Return counts of rows and of what became of them, for the provenance."""
     counts = {
         "rows_read": tasks.read,
         "tasks": table.height,

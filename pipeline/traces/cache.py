@@ -93,8 +93,10 @@ def _sources(form: TraceFormat, path: Path) -> list[SourceFile] | None:
 
 
 def _key(form: TraceFormat, path: Path, sources: Iterable[SourceFile], settings: Any) -> str:
+    """Return the name of the entry of a trace, a SHA-256 in hexadecimal digits."""
     files = [(f.name, f.bytes, f.sha256) for f in sources]
-    first = None if path.is_dir() else path.name  # tables of one folder are sources of each other
+    # Each table of a folder may have the others as sources; then the first one tells them apart.
+    first = None if path.is_dir() else path.name
     parts: dict[str, Any] = {
         "format": form.name, "first": first, "files": files, "code": _code(form),
     }  # fmt: skip

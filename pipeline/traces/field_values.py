@@ -96,17 +96,22 @@ def _since_1970(time: pl.Expr) -> pl.Expr:
 def span(text: pl.Expr) -> pl.Expr:
     """Return a time span in seconds: `[[D-]H:]M:S`, `D days H:M:S`, ISO 8601, or a number."""
 
-    def clock(pattern: str) -> list[pl.Expr]:
-        parts = text.str.extract_groups(pattern)
-        fields = (parts.struct.field(str(i)).cast(pl.Float64, strict=False) for i in (1, 2, 3, 4))
-        return [field.fill_null(0) if i < 2 else field for i, field in enumerate(fields)]
+    def seconds_of(pattern: str) -> pl.Expr:
+        """Return the seconds of a text that fits; its groups are days, hours, minutes, seconds."""
+        groups = text.str.extract_groups(pattern)
+        days, hours, minutes, seconds = (
+            groups.struct.field(str(i)).cast(pl.Float64, strict=False).fill_null(0)
+            for i in (1, 2, 3, 4)
+        )
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
-    days, hours, minutes, seconds = clock(_SPAN)
-    plain = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    days, hours, minutes, seconds = clock(_ISO_SPAN)
-    iso = ((days * 24 + hours) * 60 + minutes.fill_null(0)) * 60 + seconds.fill_null(0)
+    # `P` and `PT` fit the pattern, but need a number with a letter.
     is_iso = text.str.contains(_ISO_SPAN) & text.str.contains(r"\d[A-Z]$")
-    return pl.coalesce(text.cast(pl.Float64, strict=False), plain, pl.when(is_iso).then(iso))
+    return pl.coalesce(
+        text.cast(pl.Float64, strict=False),
+        pl.when(text.str.contains(_SPAN)).then(seconds_of(_SPAN)),
+        pl.when(is_iso).then(seconds_of(_ISO_SPAN)),
+    )
 
 
 def kilobytes(text: pl.Expr, unit: str = "k") -> pl.Expr:

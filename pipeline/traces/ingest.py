@@ -29,9 +29,10 @@ class IngestResult:
     Attributes:
         folder: Folder of the workload.
         workload: The workload.
-        quarantined: Number of rows in quarantine.
-        anonymised: What became of its columns, if it was anonymised.
-        key_made: Whether the key was made for it.
+        quarantined: Number of rows in the quarantine of the folder. An anonymised workload has
+            none, since its rows would have names; its provenance counts them too.
+        anonymised: What became of the columns, if the workload was anonymised.
+        key_made: Whether the key of the pseudonyms was made now.
     """
 
     folder: Path

@@ -396,6 +396,10 @@ def _notes(
     known: bool,
     nodes: int | None,
 ) -> tuple[str, ...]:
+    """Return notes on a log; `nodes` is its MaxNodes if jobs are wider, so that it is no size.
+
+    `known` is whether the number of processors is given, not taken from the largest job.
+    """
     notes = [f"{key}: {value}" for key in _QUOTED for value in header.get(key, [])]
     notes += [f"{name}: {count:,} rows" for name, count in _derived(rows).items()]
     if nodes is not None:

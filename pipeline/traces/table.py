@@ -180,7 +180,12 @@ def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
 
 
 def _part(text: pl.Expr, part: str, name: str) -> pl.Expr:
-    """Return the value of a part of a list such as cpu=4,gres/gpu=2, or of gpu:a100:2."""
+    """Return the value of one part of a list, as text.
+
+    `text` is the list, `part` the name in it, as cpu in "cpu=4,gres/gpu=2", and `name` the column
+    that it is for. GPUs may be listed by type, as "gpu:a100:2,gpu:v100:1": a number without a type
+    is that of all, and without one the types are added up.
+    """
     begin = rf"(?:^|[,;\s]){re.escape(part)}"
     if name != "gpus":
         return text.str.extract(rf"{begin}[=:]([^,;\s]*)")

@@ -32,6 +32,8 @@ TEXT_LIMIT: Final = 200  # characters kept of a bad row
 _HOPELESS: Final = 50_000  # a file that begins with so many bad rows is refused, not read on
 _BATCH_ROWS: Final = 500_000  # rows in flight in a fold
 _NO_SEPARATOR: Final = "\x01"  # a byte that no text file has, so that a line is one column
+# The reason of a line that has this byte all the same; what stands behind it is in `rest`.
+CONTROL_CHARACTER: Final = "a control character (0x01) in the row"
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def split_fault(n_parts: pl.Expr, expected: int, noun: str) -> pl.Expr:
     word = pl.when(n_parts == 1).then(pl.lit(noun)).otherwise(pl.lit(f"{noun}s"))
     return (
         pl.when(pl.col("rest").is_not_null())
-        .then(pl.lit("a control character (0x01) in the row"))
+        .then(pl.lit(CONTROL_CHARACTER))
         .when(pl.col("text").str.contains("\ufffd", literal=True))
         .then(pl.lit("the row is not valid UTF-8"))
         .when(n_parts != expected)

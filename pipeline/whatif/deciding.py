@@ -54,20 +54,24 @@ from hindcast.pipeline.whatif.waiting import (
 
 @compiled_for_both(_nrt=False)
 def _reserve(many: Many | None, waiting: Waiting, running: Running, desk: Desk, slot: int) -> None:
-    """Set the shadow time of a job that does not fit, and what is spare then."""
+    """Reserve for the job in a slot, which does not fit now.
+
+    Its shadow is the first moment at which it fits, by the estimated ends of the running jobs and
+    of those that were chosen now. What it leaves free at that moment is spare.
+    """
     state, job, cpu = desk.state, waiting.job[slot], waiting.cpu[slot]
-    free, shadow, i, j = state[FREE], LATER, 0, 0
+    free, shadow, i, j = state[FREE], LATER, 0, 0  # i running and j chosen jobs have ended
     if many is not None:
         copy(many.left, 0, many.spare, 0, many.shape)
     while i < state[RUNNING] or j < state[CHOSEN]:
-        first = j == state[CHOSEN] or (i < state[RUNNING] and running.end[i] <= desk.ends[j])
-        end = max(running.end[i] if first else desk.ends[j], state[NOW])
+        is_running = j == state[CHOSEN] or (i < state[RUNNING] and running.end[i] <= desk.ends[j])
+        end = max(running.end[i] if is_running else desk.ends[j], state[NOW])
         if end > shadow:
             break
         if many is not None:
-            of = many.estimated[i] if first else many.chosen[j]
-            take(many, of, many.spare, 0, many.kind[of], -1)
-        if first:
+            other = many.estimated[i] if is_running else many.chosen[j]
+            take(many, other, many.spare, 0, many.kind[other], -1)
+        if is_running:
             free += running.cpu[i]
             i += 1
         else:
@@ -87,9 +91,12 @@ def _reserve(many: Many | None, waiting: Waiting, running: Running, desk: Desk, 
 
 @compiled_for_both(_nrt=False)
 def _number(many: Many | None, scheme: Ints, waiting: Waiting, desk: Desk, taken: int) -> int:
-    """Return the number of the job in a slot among those that are tested; the head is number 1."""
+    """Return which of the jobs that are tested the job in a slot is; the first that waits is 1.
+
+    `taken` is the slot. Jobs that started at this moment before a job had to wait do not count.
+    """
     now = desk.state[NOW]
-    seen = now // scheme[REFRESH] * scheme[REFRESH]
+    seen = now // scheme[REFRESH] * scheme[REFRESH]  # priorities are those of this moment
     score, before = score_of(many, scheme, waiting, taken, seen), 0
     for block in range(waiting.size[BLOCKS]):
         begin = block * SLOTS
@@ -104,7 +111,7 @@ def _number(many: Many | None, scheme: Ints, waiting: Waiting, desk: Desk, taken
 
 @compiled_for_both(_nrt=False)
 def _restrict(many: Many | None, waiting: Waiting, desk: Desk, block: int) -> None:
-    """Leave out jobs of a block that may no longer start."""
+    """Set the scores of jobs of a block that may no longer start to -inf, so that none is taken."""
     begin = block * SLOTS
     for slot in range(begin, begin + waiting.used[block]):
         if place_beside(many, waiting, desk, slot) == NOWHERE:
@@ -115,7 +122,10 @@ def _restrict(many: Many | None, waiting: Waiting, desk: Desk, block: int) -> No
 
 @compiled_for_both(_nrt=False)
 def _backfill(many: Many | None, scheme: Ints, waiting: Waiting, desk: Desk, least: int) -> None:
-    """Let jobs start in order that do not delay the reservation."""
+    """Let jobs start, in order, that do not delay the reservation.
+
+    `least` are the fewest processors that a waiting job needs.
+    """
     state, resort = desk.state, scheme[BEHIND] >= 0
     state[BLOCK] = -1
     for block in range(waiting.size[BLOCKS]):

@@ -116,6 +116,7 @@ def parse_times(
 
 
 def _moment(text: str, option: str, second_zero: datetime | None) -> int:
+    """Return a moment in s on the clock of the log; without an offset it is local time there."""
     if _SECONDS.fullmatch(text):
         return int(text)
     try:
@@ -132,7 +133,10 @@ def _moment(text: str, option: str, second_zero: datetime | None) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=second_zero.tzinfo)
     # Differences of times in one zone forget its changes of clocks; in UTC there are none.
-    return int((moment.astimezone(UTC) - second_zero.astimezone(UTC)).total_seconds())
+    try:
+        return int((moment.astimezone(UTC) - second_zero.astimezone(UTC)).total_seconds())
+    except OverflowError as error:  # in the first or the last hours of the calendar
+        raise InputError(f"{option} {text!r}: expected a year from 2 to 9998") from error
 
 
 def labels(workload: Workload, record: Record, column: str) -> NDArray[np.object_]:

@@ -115,7 +115,7 @@ _OF_RECORD: Final = (
 
 def run_of(
     record: Record, first: int, last: int | None = None, *,
-    follow: int = 0, warm: bool = True, kill: bool = False, now: int | None = None,
+    follow: int = 0, warm: bool = True, now: int | None = None,
 ) -> Run:  # fmt: skip
     """Return the run from a job of the record on.
 
@@ -125,7 +125,6 @@ def run_of(
         last: The first job after it; None: the run goes to the end of the log.
         follow: Number of jobs after `last` that arrive as well and are not counted.
         warm: Whether the machine and the queue begin as they were recorded, or empty.
-        kill: Whether jobs end when their requested time is over.
         now: Beginning of the run, after the arrival of the job before the first one and not after
             that of the first one; None: that of the first one.
 
@@ -157,11 +156,10 @@ def run_of(
     start = record.start[row]
     of_log = running < size
     start[: len(running)][of_log] = log.start[running[of_log]]
-    run = record.run[row]
     return Run(
         processors=record.processors, now=now, running=len(running), row=row,
         resources=record.resources,
-        run=np.minimum(run, record.requested[row]) if kill else run, start=start,
+        run=record.run[row], start=start,
         counted=(np.arange(len(row)) >= len(running)) & (row < stop),
         chain=np.full(len(row), -1), **{name: getattr(record, name)[row] for name in _OF_RECORD},
         **_histories(log, now, record.user[row], record.key[row]),

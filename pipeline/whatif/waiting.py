@@ -45,7 +45,7 @@ from hindcast.pipeline.whatif.orders import (
 from hindcast.pipeline.whatif.resources.several import Many, compiled_for_both
 
 SLOTS: Final = 64  # of a block
-_LONG: Final = 2.0**20  # s, a wait at which w + a outweighs the constant
+_LONG: Final = 2.0**20  # s, w + a at which g is computed: the constant c is small beside it
 _SLACK: Final = 1.0 + 1e-9  # a bound is computed with other roundings than a priority
 
 # Places in `scheme`: what orders the jobs.
@@ -164,7 +164,10 @@ def of_rule(many: Many | None, scheme: Ints, waiting: Waiting, slot: int, wait: 
 
 @compiled_for_both(_nrt=False)
 def _set_value(many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, slot: int) -> None:
-    """Set the value of a slot: the priority of its job, or the g of an aged one."""
+    """Set the value of the job in a slot, see the module, and the predictions that it is made of.
+
+    For rules that age it is g: at a wait as long as _LONG the priority is c + (w + a)^e g.
+    """
     kind, rule, job, value = scheme[KIND], scheme[RULE], waiting.job[slot], 0.0
     if scheme[PREDICTS] == OF_USER:
         waiting.predicted[slot] = predicted(jobs, job)
@@ -172,14 +175,14 @@ def _set_value(many: Many | None, scheme: Ints, jobs: Jobs, waiting: Waiting, sl
     elif scheme[PREDICTS] == OF_ALL:
         at = CONTEXTS * job
         waiting.version[slot] = version_of(jobs.places, at, jobs.sums, 0)
-        # As a policy of the scenario reads them: from logarithms.
-        v, e = expect(jobs.places, at, jobs.sums, 0, jobs.request[job])
-        waiting.similar[slot], waiting.predicted[slot] = math.exp(v), math.exp(e)
+        # A policy of the scenario reads logarithms too, so that both have the same roundings.
+        ln_v, ln_e = expect(jobs.places, at, jobs.sums, 0, jobs.request[job])
+        waiting.similar[slot], waiting.predicted[slot] = math.exp(ln_v), math.exp(ln_e)
     if kind == FIXED:
         value = of_rule(many, scheme, waiting, slot, 0.0)
     elif kind == AGED:
-        grown = of_rule(many, scheme, waiting, slot, _LONG - AGE_OFFSET[rule]) - AGE_CONSTANT[rule]
-        value = grown / _LONG ** AGE_POWER[rule]
+        priority_then = of_rule(many, scheme, waiting, slot, _LONG - AGE_OFFSET[rule])
+        value = (priority_then - AGE_CONSTANT[rule]) / _LONG ** AGE_POWER[rule]
     elif kind == GIVEN:
         value = jobs.number[job]
     elif kind == HANDICAP:

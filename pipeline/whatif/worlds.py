@@ -1,6 +1,7 @@
 """Changed worlds: another machine, other requests, a limit, or other options of the scheduler.
 
 `--change A,B` is one world in which both hold. Changes are applied in the order of the table.
+Numbers have at most nine digits, or twelve without a unit, and six decimals.
 
     processors=+10%   -10%, +8, -8, 128: the machine; jobs that no longer fit on it are removed
     gpus=+10%         the same for GPUs; for types of them gpus:TYPE=+4, or all by a percentage
@@ -37,7 +38,9 @@ from hindcast.pipeline.whatif.run import PER_JOB, UNPLANNED, Run, with_histories
 
 Requests = Callable[[Array, Array], Array]  # of run times and requests, (N,) each
 
-_NUMBER: Final = r"(\d+(?:\.\d+)?)"
+_NUMBER: Final = r"(\d{1,9}(?:\.\d{1,6})?)"
+_MOST_TIMES: Final = 10_000  # as long as the run time; with six decimals products fit int64
+_MOST_AMOUNT: Final = 10**12  # of processors, GPUs or MiB
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _EXPECTED: Final = {
     PROCESSORS: "+10%, -10%, +8, -8 or 128",
@@ -153,22 +156,32 @@ class Comparison:
 def compare(
     run: Run, starts: Array, world: World, world_starts: Array, outcome: str = "slowdown"
 ) -> Comparison:
-    """Compare a policy in two worlds by "slowdown" (bounded) or by "wait" (s)."""
+    """Compare a policy in a changed world with itself in the unchanged one.
+
+    Args:
+        run: The unchanged run.
+        starts: Starts of its N jobs in s, (N,).
+        world: The changed world.
+        world_starts: Starts of the jobs there, in s.
+        outcome: "slowdown" (bounded) or "wait" (s), of the jobs that count in the changed world.
+    """
     before, after = counted(run, starts), counted(world.run, world_starts)
     place = {int(row): i for i, row in enumerate(run.row[before.job])}
     same = [place[int(row)] for row in world.run.row[after.job]]
-    one, other = getattr(after, outcome), getattr(before, outcome)[same]
+    changed_values, values = getattr(after, outcome), getattr(before, outcome)[same]
     week = np.maximum(world.run.submit[after.job] - run.now, 0) // (7 * 86_400)
-    share = (int(week.max()) + 1) / len(week)
-    by_week = [np.bincount(week, values) * share for values in (one, other)]
+    # A week counts by its jobs: the mean of these sums over the weeks is that of the jobs.
+    weeks_per_job = (int(week.max()) + 1) / len(week)
+    by_week = [np.bincount(week, of) * weeks_per_job for of in (changed_values, values)]
     difference = mean_interval(by_week[0] - by_week[1])
-    mean, same_jobs = float(one.mean()), float(other.mean())
-    return Comparison(len(one), mean, same_jobs, difference._replace(value=mean - same_jobs))
+    mean, same_jobs = float(changed_values.mean()), float(values.mean())
+    return Comparison(len(values), mean, same_jobs, difference._replace(value=mean - same_jobs))
 
 
 def _wrong(change: Change, name: str) -> InputError:
     value = change.parts[name]
-    return InputError(f"--change {name}={value}: expected {_EXPECTED[_kind(name)]}")
+    few = ", of nine digits and six decimals at the most" if re.search(r"\d{7}", value) else ""
+    return InputError(f"--change {name}={value}: expected {_EXPECTED[_kind(name)]}{few}")
 
 
 def _kind(name: str) -> str:
@@ -186,7 +199,7 @@ def _amount(change: Change, name: str) -> Callable[[int], int]:
         number = sign * Fraction(found[2])
         return lambda amount: int((2 * amount * (100 + number) + 100) // 200)
     more = mib_of(found[2]) if name == MEMORY else None
-    if name != MEMORY and re.fullmatch(r"\d+", found[2]):
+    if name != MEMORY and re.fullmatch(r"\d{1,12}", found[2]):
         more = int(found[2])
     if more is None:
         raise _wrong(change, name)
@@ -211,12 +224,15 @@ def _on_another(change: Change, run: Run) -> Run:
                     f"expected one of {known}; --capacity gives it GPUs and memory"
                 )
             place = resources.names.index(name)
-            before, capacity[place] = capacity[place], new_amount(int(capacity[place]))
-            if capacity[place] < 1:
+            before = int(capacity[place])
+            amount = new_amount(before)
+            if not 1 <= amount <= _MOST_AMOUNT:
+                limit = "at least 1" if amount < 1 else f"at most {_MOST_AMOUNT:,}"
                 raise InputError(
-                    f"--change {change.name}: the machine has {before:,} {name}, expected at least "
-                    "1 after the change"
+                    f"--change {change.name}: the machine has {before:,} {name}, expected {limit} "
+                    "after the change"
                 )
+            capacity[place] = amount
     machine = replace(resources, capacity=capacity * resources.units)
     new = replace(run, processors=int(capacity[resources.names.index(PROCESSORS)]))
     if run.resources is None:
@@ -245,12 +261,13 @@ def _unchanged(_: Array, requested: Array) -> Array:
 
 
 def _requests(change: Change) -> Requests:
+    """Return the function from run times and requests in s to the changed requests, (N,) each."""
     value = change.parts["requests"]
     if value == "exact":
         return lambda run, _: run.copy()
     if found := re.fullmatch(_NUMBER + r"x(,\s*capped)?", value):
         factor = Fraction(found[1])
-        if factor <= 0:
+        if not 0 < factor <= _MOST_TIMES:
             raise _wrong(change, "requests")
         top, bottom, capped = factor.numerator, factor.denominator, bool(found[2])
 
@@ -269,7 +286,8 @@ def _requests(change: Change) -> Requests:
 
 
 def _whole(change: Change, name: str) -> int:
-    if not re.fullmatch(r"\d+", change.parts[name]):
+    """Return a value as a whole number of at most twelve digits."""
+    if not re.fullmatch(r"\d{1,12}", change.parts[name]):
         raise _wrong(change, name)
     return int(change.parts[name])
 

@@ -1,5 +1,6 @@
 """Mappings that `init` proposes for tables of sites and data sets, and jobs read by them."""
 
+import shlex
 from datetime import timedelta
 from pathlib import Path
 
@@ -53,6 +54,16 @@ def same_jobs(tasks: pl.DataFrame, frame: pl.DataFrame, *, limits: bool = True) 
     assert tasks["cores"].to_list() == frame["cores"].to_list()
     if limits:
         assert tasks["requested_s"].to_list() == frame["limit"].to_list()
+
+
+def test_the_next_command_can_be_given_as_it_is_printed(tmp_path, capsys):
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    made().write_csv(folder / "jobs.csv")
+    assert main(["init", str(folder / "jobs.csv")]) == 0
+    command = capsys.readouterr().out.splitlines()[-1]
+    given = ["hindcast", "ingest", "table", str(folder / "jobs.toml"), "--out", "workload"]
+    assert shlex.split(command) == given
 
 
 @pytest.mark.parametrize(

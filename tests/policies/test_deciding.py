@@ -21,6 +21,7 @@ from hindcast.policies.deciding import DECIDERS, Guard, agreement, load_decider
 from hindcast.policies.heuristics import heuristics
 from hindcast.policies.registry import resolve
 from tests.pipeline.scenarios.queue.test_queue import OBJECTIVE, SCENARIO, drawn
+from tests.queue_states import state_of
 
 ROOT = Path(__file__).resolve().parents[2]
 KTH = str(ROOT / "datasets" / "queue-kth-online" / "agent")
@@ -75,7 +76,7 @@ def test_decisions_and_features_are_those_of_the_evaluator_over_whole_episodes(p
         config = QueueConfig(jobs=15, follow=20, **settings)
         decider = load_decider(policy, config=config, rows=0)
         for memory, seen, choice in decisions_of(policy, config, drawn(seed, 60), 1):
-            state = json.loads(json.dumps(live_state.state_of(*memory)))
+            state = json.loads(json.dumps(state_of(*memory)))
             moment = live_state.read_moment(state, config)
             n = live_state.observe_moment(moment)
             assert n == len(seen.candidates)
@@ -97,11 +98,11 @@ def test_decisions_are_those_of_the_evaluator_on_a_window_of_a_log():
     recipe = load_recipe("queue-kth-online")
     decider, decided = load_decider(KTH, config=recipe.config, rows=0), 0
     for (ints, floats), seen, choice in decisions_of(KTH, recipe.config, load_source(recipe), 260):
-        moment = live_state.read_moment(live_state.state_of(ints, floats), recipe.config)
+        moment = live_state.read_moment(state_of(ints, floats), recipe.config)
         n = live_state.observe_moment(moment)
         np.testing.assert_array_equal(moment.arrays.candidates[:n], seen.candidates)
         np.testing.assert_array_equal(moment.arrays.context, seen.context[0])
-        made = decider.decide(live_state.state_of(ints, floats), first=True)["decisions"]
+        made = decider.decide(state_of(ints, floats), first=True)["decisions"]
         assert made[0]["choice"] == ints[ints[m.WAITING_AT] + choice]
         decided += 1
         if decided == 200:
@@ -116,7 +117,7 @@ def test_all_decisions_of_a_moment_follow_each_other_as_in_the_simulator(policy)
     for (ints, floats), _, choice in decisions_of(policy, config, drawn(3, 60), 1):
         if ints[m.NOW] != at:
             at = int(ints[m.NOW])
-            moments.append((live_state.state_of(ints, floats), []))
+            moments.append((state_of(ints, floats), []))
         moments[-1][1].append(int(ints[ints[m.WAITING_AT] + choice]))
     assert max(len(chosen) for _, chosen in moments) > 2
     for state, chosen in moments[:-1]:  # the last one ends with the episode

@@ -105,10 +105,12 @@ def design(w: Array) -> Array:
 
 
 def optimum(surface: Array, radius: float) -> Array:
-    """Return the weights (12,) of at most length `radius` at which the surface is highest.
+    """Return the weights (12,) of at most length `radius` at which a surface (91,) is highest.
 
-    They solve (m I - H) w = g, with the smallest multiplier m >= 0 that leaves the surface concave
-    and the weights inside the ball.
+    They solve (m I - H) w = g with the gradient g at 0 and the Hessian H, and with the smallest
+    multiplier m >= 0 that leaves the surface concave and the weights inside the ball. Along a
+    direction in which the gradient is exactly 0 the weights are 0, even if the surface rises to
+    both sides.
     """
     slope, quadratic = surface[1 : WEIGHTS + 1], np.zeros((WEIGHTS, WEIGHTS))
     quadratic[_PAIRS] = surface[WEIGHTS + 1 :]

@@ -204,6 +204,7 @@ def learner(
         return ClustersPolicy("online", network, weights_of(scorer), spec.context, spec.candidates)
 
     def play(iteration: int) -> list[Valued]:
+        """Play the training windows of an iteration, from 1, and remember the trajectories."""
         first, each = (iteration - 1) * config.windows, range(config.windows)
         windows = [problem.train[(first + k) % len(problem.train)] for k in each]
         exploring = [

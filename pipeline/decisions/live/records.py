@@ -95,6 +95,7 @@ class Records:
             raise InputError(f"{where}: {error}") from error
 
     def _read_nested(self, record: Mapping[str, Any]) -> Moment:
+        """Return the decision of a record whose values the mapping finds; raise Bad."""
         m = self.mapping
         listed = _required(getter(m.candidates.list)(record), m.candidates.list)
         ids = tuple(self._id(c, k) for k, c in enumerate(listed))
@@ -120,6 +121,7 @@ class Records:
         return self._moment(decision, ids, feasible, context, candidates)
 
     def _read_vowpal(self, record: Mapping[str, Any]) -> Moment:
+        """Return the decision of a record of dsjson, whose candidates are `c._multi`; raise Bad."""
         c = record.get("c")
         if not isinstance(c, dict):
             raise Bad("`c` is no object, expected the context with `_multi`")
@@ -134,6 +136,7 @@ class Records:
         return self._moment(_id(record.get("EventId")), ids, feasible, context, candidates)
 
     def _id(self, candidate: Any, position: int) -> str:
+        """Return the id of a candidate, which may be the candidate itself; else its position."""
         path = self.mapping.candidates.id
         if isinstance(candidate, Mapping):
             candidate = getter(path)(candidate) if path else None
@@ -144,6 +147,11 @@ class Records:
         self, name: str | None, ids: tuple[str, ...], feasible: Sequence[bool],
         context: list[_Values], candidates: list[_Values],
     ) -> Moment:  # fmt: skip
+        """Return the decision `name` with the features of the training; raise Bad.
+
+        `context` has the values of the decision by name, in a list of one; `candidates` those of
+        each candidate.
+        """
         if not any(feasible):
             raise Bad(f"none of the {len(ids)} candidates is feasible")
         unseen = dict[str, None]()
@@ -165,7 +173,7 @@ class Records:
         )  # fmt: skip
 
     def _typed(self, side: str, values: dict[str, Any]) -> None:
-        """Make values those of the log: numbers, or texts of a category."""
+        """Make numbers of a category texts, as in the log; raise Bad for a text as a number."""
         for name, value in values.items():
             text = isinstance(value, str)
             if text and name in self._numbers[side]:
@@ -174,6 +182,7 @@ class Records:
                 values[name] = f"{value:g}"
 
     def _unseen(self, side: str, values: Mapping[str, Any]) -> Iterable[str]:
+        """Yield a sentence about each value of one side that the training did not have."""
         kinds, levels = self.description.kinds[side], self.description.levels
         if not self.vowpal:
             for name in self._numbers[side]:
@@ -236,6 +245,7 @@ class Records:
         return replace(self.mapping, files=(file,), outcomes=replace(later, file=outcomes))
 
     def _rewards(self) -> Mapping[str, Any]:
+        """Return the key `reward` or `cost`: its columns in the file of outcomes, with factors."""
         columns = self.description.mapping.columns
         if columns.terms:
             return {"reward": columns.reward, "cost": columns.cost}
@@ -299,18 +309,22 @@ def _named(actions: Any, count: int) -> list[bool]:
     """
     if actions is None:
         return [True] * count
-    first = int(not (isinstance(actions, list) and 0 in actions and count not in actions))
-    if not isinstance(actions, list) or not {*range(first, first + count)}.issuperset(actions):
+    if not isinstance(actions, list):
+        raise Bad(f"the actions `a` are {actions!r:.60}, expected a list of numbers")
+    first = int(0 not in actions or count in actions)
+    numbers = range(first, first + count)
+    if not all(action in numbers for action in actions):
         raise Bad(f"the list of actions {actions!r:.60} does not fit {count} candidates")
-    return [k + first in actions for k in range(count)]
+    return [number in actions for number in numbers]
 
 
 def _each(
     record: Mapping[str, Any], path: str, owners: tuple[list[Any], tuple[str, ...]] | None
 ) -> list[Any]:
-    """Return the value of each owner: of the decision itself, or of every candidate.
+    """Return the values at a path: [that of the decision], or one for each candidate.
 
-    That of a candidate is in its object, in a map by its id, or in a list beside.
+    `owners` are the candidates and their ids, None for the decision. The value of a candidate is in
+    its object; else in the record, in a map by its id or in a list beside the candidates.
     """
     get = getter(path)
     if owners is None:
@@ -383,6 +397,7 @@ def _split(description: Description, side: str) -> tuple[list[str], list[str]]:
 
 
 def _vowpal(description: Description) -> DecisionMapping:
+    """Return the mapping of records of dsjson of a log."""
     old = description.mapping
     return DecisionMapping(
         shape="dsjson", time_zone=old.time_zone, missing_reward=old.missing_reward, split=old.split
@@ -393,6 +408,7 @@ def _logged_vowpal(
     record: Mapping[str, Any], moment: Moment, name: str, choice: int,
     probabilities: Sequence[float], logger: str,
 ) -> dict[str, Any]:  # fmt: skip
+    """Return a record of dsjson with its decision: the chosen candidate first in `a` and `p`."""
     others = np.flatnonzero(moment.feasible).tolist()
     order = [choice, *(k for k in others if k != choice)]
     own = record.get(OWN)

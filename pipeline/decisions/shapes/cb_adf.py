@@ -39,8 +39,8 @@ def read_cb_adf(paths: list[Path], reading: Reading) -> Iterator[Batch]:
 
 
 def _blocks(path: Path) -> Iterator[list[Line]]:
+    """Yield the lines of each decision, which a blank line ends."""
     block: list[Line] = []
-    last = 0
     for line, content in lines_of(path):
         text = content.decode("utf-8", errors="replace").strip()
         if not text:
@@ -49,8 +49,7 @@ def _blocks(path: Path) -> Iterator[list[Line]]:
             block = []
         else:
             block.append((line, text))
-        last = line
-    if block and last:
+    if block:
         yield block
 
 

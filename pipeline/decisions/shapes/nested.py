@@ -104,6 +104,7 @@ def read_nested(
 
 
 def _timed(batch: Batch, raw: list[Any], mapping: DecisionMapping, reading: Reading) -> Batch:
+    """Return a batch with its times, read from `raw` (D,); one that cannot be read is a reason."""
     if not mapping.columns.time:
         return batch
     series = as_series(raw)

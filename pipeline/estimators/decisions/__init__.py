@@ -23,16 +23,13 @@ from hindcast.pipeline.estimators.decisions.logged import (
     uniform,
     weights,
 )
-from hindcast.pipeline.estimators.decisions.propensity_tests import (
-    PropensityTests,
-    check_propensities,
-)
+from hindcast.pipeline.estimators.decisions.propensity_tests import PropensityTests
 from hindcast.pipeline.estimators.decisions.reward_model import cross_fitted_ridge, folds_of
 from hindcast.pipeline.estimators.decisions.support import Support, support
 from hindcast.pipeline.estimators.decisions.values import Value, values
 
 __all__ = [
     "EstimatedPropensities", "Interval", "LoggedDecisions", "PropensityTests", "Support", "Value",
-    "best", "check_propensities", "cross_fitted_ridge", "estimate_propensities", "first",
+    "best", "cross_fitted_ridge", "estimate_propensities", "first",
     "folds_of", "interval_of", "sensitivity", "support", "uniform", "values", "weights",
 ]  # fmt: skip

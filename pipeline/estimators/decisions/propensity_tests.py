@@ -139,18 +139,6 @@ def _levels(codes: Codes, usable: Flags) -> Iterator[tuple[int, Ints]]:
             yield int(code), order[ends[code] - counts[code] : ends[code]]
 
 
-def check_propensities(
-    e: LoggedDecisions, sets: Iterator[tuple[str, Ints]], epsilon: float = 0.0
-) -> PropensityTests:
-    """Return the tests of the propensities; `e` has the drawn candidates as the chosen ones.
-
-    `epsilon` is the declared share of uniform exploration, 0 if there is none.
-    """
-    tally = Tally(float(e.weight.max(initial=1.0)), epsilon)
-    tally.add(e, sets)
-    return tally.tests()
-
-
 class Tally:
     """Sums of the tests over parts of a log, each with whole decisions.
 

@@ -83,9 +83,7 @@ def predicted(models: Array, context: Array, candidates: Array, folds: Ints, own
     return np.asarray(mine + of_candidates[np.arange(len(owner)), folds[owner]])
 
 
-def cross_fitted_ridge(
-    e: LoggedDecisions, context: Array, candidates: Array, folds: Ints, used: Flags | None = None
-) -> Array:
+def cross_fitted_ridge(e: LoggedDecisions, context: Array, candidates: Array, folds: Ints) -> Array:
     """Return the values q (C,) of all candidates, each from the folds that lack its decision.
 
     Args:
@@ -93,8 +91,7 @@ def cross_fitted_ridge(
         context: (D, F) features of the decisions, finite.
         candidates: (C, G) features of the candidates, finite.
         folds: (D,) fold of each decision's unit, from 0 on.
-        used: (D,) decisions that the model learns from; all by default.
     """
     x = np.hstack([context, candidates[e.taken]])
-    return predicted(fold_models(x, e.reward, e.weight, folds, used), context, candidates, folds,
-                     e.owner)  # fmt: skip
+    models = fold_models(x, e.reward, e.weight, folds)
+    return predicted(models, context, candidates, folds, e.owner)

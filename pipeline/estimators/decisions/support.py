@@ -170,6 +170,12 @@ def support(e: LoggedDecisions, target: Array, contradicted: str = "") -> Suppor
 def _verdict(
     e: LoggedDecisions, ess: float, mean: float, se: float, covered: float, contradicted: str
 ) -> tuple[str, tuple[str, ...]]:
+    """Return the verdict on a policy, and what speaks against a better one.
+
+    `ess` is in decisions, `mean` and `se` are of the weights, and `covered` is the probability of
+    the policy on candidates that the log takes. `contradicted` says why the propensities are wrong,
+    if they are.
+    """
     choice = e.several
     certain = bool(choice.any() and (e.propensity[choice] >= 1.0 - 1e-9).all())
     bad = []

@@ -138,7 +138,10 @@ def arrive(several, ints, floats, job):  # type: ignore[no-untyped-def]
 
 @compiled(types.void(INTS, types.int64, types.int64))
 def enter_by_end(ints, job, at):  # type: ignore[no-untyped-def]
-    """Enter a job that runs among the places before `at` of `by_end`: the last end is first."""
+    """Insert a job into the order of ends, of which the first `at` places are in use.
+
+    The job that ends last is first; of equal ends, the one that arrived last.
+    """
     by_end, ends = ints[m.BY_END_AT], ints[m.END_AT]
     end = ints[ends + job]
     while at > 0:
@@ -152,9 +155,13 @@ def enter_by_end(ints, job, at):  # type: ignore[no-untyped-def]
 
 @compiled_for_both(types.void, INTS, types.int64, types.int64)
 def run(several, ints, job, start):  # type: ignore[no-untyped-def]
-    """Start a job at a time: give it its processors and enter it in both orders."""
+    """Start a job at a time in s.
+
+    It gets what it asks for, and stands among the running jobs by its end, and by the end that it
+    requested.
+    """
     end = start + ints[ints[m.RUN_AT] + job]
-    request = start + ints[ints[m.REQUESTED_AT] + job]
+    requested_end = start + ints[ints[m.REQUESTED_AT] + job]
     cpu = ints[ints[m.CPU_AT] + job]
     ints[ints[m.START_AT] + job] = start
     ints[ints[m.END_AT] + job] = end
@@ -167,11 +174,11 @@ def run(several, ints, job, start):  # type: ignore[no-untyped-def]
     i = ints[m.RUNNING]
     ints[m.RUNNING] += 1
     enter_by_end(ints, job, i)
-    by_request, starts, requests = ints[m.BY_REQUEST_AT], ints[m.START_AT], ints[m.REQUESTED_AT]
+    by_request, starts, requested = ints[m.BY_REQUEST_AT], ints[m.START_AT], ints[m.REQUESTED_AT]
     at = i
     while at > 0:
         other = ints[by_request + at - 1]
-        if ints[starts + other] + ints[requests + other] <= request:
+        if ints[starts + other] + ints[requested + other] <= requested_end:
             break
         ints[by_request + at] = other
         at -= 1

@@ -146,6 +146,10 @@ def _by_eligible(workload: Workload, machine: Machine | None) -> Log:
 
 
 def _in_order_of_eligible(log: Log) -> Log:
+    """Return a log whose jobs are in order of the moment at which they may start, (J,).
+
+    That moment takes the place of the submission. A job of unknown start gets it as its start.
+    """
     order = np.argsort(log.arrive, kind="stable")
     columns = {name: getattr(log, name)[order] for name in _BY_JOB}
     start = np.where(columns["known"], columns["start"], columns["arrive"])

@@ -13,14 +13,12 @@ unfinished job is unknown: it is set to the requested time, and no observation r
 are represented by one that never arrives.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, nearest
 from hindcast.pipeline.scenarios.queue import dynamics as kernel
@@ -57,14 +55,11 @@ from hindcast.pipeline.scenarios.queue.machines import Machine, machine_of
 from hindcast.pipeline.scenarios.queue.observation import observe
 from hindcast.pipeline.scenarios.queue.run_times import contexts_of, learn_all
 from hindcast.pipeline.scenarios.queue.several.live import (
-    capacities_in,
-    keys_of_several,
     read_amounts,
     read_several,
     reservations_in,
     set_free,
     set_reservation,
-    units_in,
     with_processors,
 )
 from hindcast.pipeline.scenarios.queue.several.transition import is_several, several_of
@@ -301,104 +296,6 @@ def reservation(moment: Moment) -> dict[str, Any] | list[dict[str, Any]] | None:
         start = None if shadow == m.LATER else moment.now + shadow
         found.append({"id": moment.heads.get(pool), "start": start, **keys})
     return found if machine.has_pools else found[0]
-
-
-def state_of(
-    ints: NDArray[np.int64], floats: NDArray[np.float64], config: QueueConfig | None = None
-) -> dict[str, Any]:
-    """Return the state of an episode at a decision, in which names are numbers.
-
-    The settings are needed with several resources or pools.
-
-    Observations of `read_moment` of the state equal those of the episode. The state does not hold
-    what no scheduler knows: run times of jobs that have not ended, and jobs to come. Learned run
-    times would need every completed run, and the state has those of the predictions alone.
-    """
-    now = int(ints[m.NOW])
-
-    def block(place: int, jobs: Ints) -> list[int]:
-        values: list[int] = ints[int(ints[place]) + jobs].tolist()
-        return values
-
-    def jobs_at(place: int, count: int) -> Ints:
-        return ints[int(ints[place]) : int(ints[place]) + count]
-
-    waits = jobs_at(m.WAITING_AT, int(ints[m.WAITING]))
-    runs = jobs_at(m.BY_REQUEST_AT, int(ints[m.RUNNING]))
-    hour = jobs_at(m.HOUR_AT, int(ints[m.HOURS]))
-    state: dict[str, Any] = {
-        "now": now,
-        "processors": int(ints[m.PROCESSORS]),
-        "free": int(ints[m.FREE]),
-        "clock_s": (int(ints[m.CLOCK]) + now) % WEEK_S,
-        "arrivals": int(((hour <= now) & (hour > now - 3600)).sum()),
-        "first_submitted": int(ints[m.FIRST_SUBMIT]),
-        "expects_arrivals": bool(ints[m.NEXT] < ints[m.JOBS]),
-        "waiting": _objects(
-            ("id", "submitted", "processors", "requested", "user", "queue"),
-            waits.tolist(),
-            *(block(at, waits) for at in (m.SUBMIT_AT, m.CPU_AT, m.REQUESTED_AT)),
-            [None if u < 0 else u for u in block(m.USER_AT, waits)],
-            block(m.QUEUE_AT, waits),
-        ),
-        "running": _objects(
-            ("id", "started", "processors", "requested", "user"),
-            runs.tolist(),
-            *(block(at, runs) for at in (m.START_AT, m.CPU_AT, m.REQUESTED_AT)),
-            [None if u < 0 else u for u in block(m.USER_AT, runs)],
-        ),
-        "completed": _completed(ints, floats, waits),
-    }
-    if config is not None and (machine := machine_of(config)).is_several:
-        for jobs, numbers in ((state["waiting"], waits), (state["running"], runs)):
-            for job, keys in zip(
-                jobs, keys_of_several(ints, numbers.tolist(), machine), strict=True
-            ):
-                job.update(keys)
-        del state["free"]  # what the running jobs leave
-        state |= capacities_in(ints, machine)
-        state["reservation"] = [
-            {"start": shadow, **keys}
-            for _, shadow, keys in reservations_in(ints, units_in(ints, machine), machine)
-        ]
-        if not machine.has_pools:
-            state["reservation"] = next(iter(state["reservation"]), None)
-    elif ints[m.CLOSED] == 1:
-        state["reservation"] = {"start": int(ints[m.SHADOW]), "spare": int(ints[m.SPARE])}
-    return state
-
-
-def _objects(names: Sequence[str], *columns: Sequence[Any]) -> list[dict[str, Any]]:
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _completed(ints: Ints, floats: NDArray[np.float64], waits: Ints) -> list[dict[str, Any]]:
-    """Return completed runs that reproduce the histories of the waiting users.
-
-    These are the last run of every key, then the last two of every user.
-    """
-    similar, users = {}, {}
-    for job in waits.tolist():
-        user, key = int(ints[ints[m.USER_AT] + job]), int(ints[ints[m.KEY_AT] + job])
-        if user < 0:
-            continue
-        users[user] = [int(ints[ints[at] + user]) for at in (m.BEFORE_AT, m.LAST_AT)]
-        ln = float(floats[ints[m.LN_SIMILAR_AT] + key])
-        if math.isfinite(ln):
-            similar[key] = {
-                "user": user,
-                "processors": int(ints[ints[m.CPU_AT] + job]),
-                "requested": int(ints[ints[m.REQUESTED_AT] + job]),
-                "run": round(math.exp(ln)),
-            }
-    runs = list(similar.values())
-    listed_users = {run["user"] for run in runs}
-    for user, (before, last) in users.items():
-        if before >= 0:
-            runs += [{"user": user, "run": before}, {"user": user, "run": last}]
-        elif last >= 0 and user not in listed_users:  # the user's only run belongs to no key
-            runs.append({"user": user, "run": last})
-    return runs
 
 
 def _users(

@@ -51,7 +51,11 @@ def expected_load(config: SlotsConfig, sizes: Sizes) -> float:
 
 
 def draw_jobs(config: SlotsConfig, sizes: Sizes, rng: np.random.Generator) -> Jobs:
-    """Return a drawn sequence. A sequence without any job is drawn again."""
+    """Draw the jobs of an episode; raise InputError if almost every draw would have none.
+
+    At most one job arrives in a step, from step 1 on. Each is short or long, and needs much of one
+    resource and little of the other. A draw without any job is repeated.
+    """
     if config.arrival_rate * config.steps < _FEWEST_ARRIVALS:
         raise InputError(
             f"config.arrival_rate is {config.arrival_rate:g} and config.steps is {config.steps}, "
@@ -65,14 +69,14 @@ def draw_jobs(config: SlotsConfig, sizes: Sizes, rng: np.random.Generator) -> Jo
     length = np.where(
         short, _between(sizes.short_lengths, n, rng), _between(sizes.long_lengths, n, rng)
     )
-    first = rng.integers(0, 2, n) == 0
+    mostly_cpu = rng.integers(0, 2, n) == 0
     dominant, other = _between(sizes.dominant_slots, n, rng), _between(sizes.other_slots, n, rng)
     at_once = config.arrival == "all_at_once"
     return Jobs(
         arrive=np.zeros(n, np.int64) if at_once else np.flatnonzero(present) + 1,
         length=length,
-        cpu=np.where(first, dominant, other),
-        memory=np.where(first, other, dominant),
+        cpu=np.where(mostly_cpu, dominant, other),
+        memory=np.where(mostly_cpu, other, dominant),
         last_step=0 if at_once else config.steps,
         expected_load=expected_load(config, sizes),
     )

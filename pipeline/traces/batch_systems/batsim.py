@@ -199,6 +199,8 @@ def _of_csv(path: Path) -> Iterator[Record]:
 
 
 def _fields(*, with_starts: bool) -> dict[str, Field]:
+    """Return the fields of a job in the columns of Batsim; -1 as a limit is none."""
+
     def number(key: str, label: str, expected: str) -> Field:
         return Field(label, pl.col(key), pl.col(key).cast(pl.Float64, strict=False), expected)
 

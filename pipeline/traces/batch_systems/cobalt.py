@@ -86,6 +86,12 @@ def is_log(lines: Sequence[str]) -> bool:
 
 
 def _fields(zone: str) -> dict[str, Field]:
+    """Return the fields of a job in the columns of Cobalt, whose times are of a zone.
+
+    A job is eligible ELIGIBLE_WAIT_SECONDS before its start, but not before its submission. The run
+    time is End - Start, or RUNTIME_SECONDS where one of them is missing.
+    """
+
     def number(key: str, *others: str, expected: str = "a number") -> Field:
         text = pl.coalesce(key, *others)
         return Field(key, text, text.cast(pl.Float64, strict=False), expected)

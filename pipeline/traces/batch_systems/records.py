@@ -24,7 +24,7 @@ import polars as pl
 
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.files.compression import content, readable
-from hindcast.pipeline.traces.text_rows import TEXT_LIMIT, reading, scan_lines
+from hindcast.pipeline.traces.text_rows import CONTROL_CHARACTER, TEXT_LIMIT, reading, scan_lines
 
 _SEPARATORS: Final = (",", ";", "|", "\t")
 _LARGEST: Final = 1 << 31  # bytes of a JSON text, which is held as a whole
@@ -61,16 +61,16 @@ class Record:
 
 
 def numbered_lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of a text file that are not blank, without blanks at their ends.
+    """Yield the lines of a text file, plain or gzip, without blanks at their ends.
 
-    Bytes that are no UTF-8 are U+FFFD: names and commands of jobs may be in any encoding, and Univa
-    Grid Engine writes such a byte for a colon in a command.
+    Blank lines are skipped, but have numbers. Bytes that are no UTF-8 are U+FFFD: names and
+    commands of jobs may be in any encoding, and Univa Grid Engine writes such a byte for a colon in
+    a command.
     """
-    control = pl.lit("a control character (0x01) in the row")
     lines = scan_lines(path).select(
         "line",
         pl.col("text").str.strip_chars(),
-        reason=pl.when(pl.col("rest").is_not_null()).then(control),
+        reason=pl.when(pl.col("rest").is_not_null()).then(pl.lit(CONTROL_CHARACTER)),
     )
     with reading(path):
         for batch in lines.collect_batches(engine="streaming", maintain_order=True):

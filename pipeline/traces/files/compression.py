@@ -74,10 +74,10 @@ _ZIPPED: Final[Mapping[str, tuple[str, str]]] = {  # a member -> what the archiv
 }
 
 
-def first_bytes(path: Path, size: int = 16) -> bytes:
-    """Return the first bytes of a file as it is on the disk."""
+def first_bytes(path: Path) -> bytes:
+    """Return the first 16 bytes of a file as it is on the disk, which tell its kind."""
     with path.open("rb") as raw:
-        return raw.read(size)
+        return raw.read(16)
 
 
 def members(path: Path) -> list[str]:

@@ -135,6 +135,7 @@ def _clock(found: SeriesProposal, texts: pl.DataFrame, labels: Sequence[str]) ->
 def _say_clock(
     found: SeriesProposal, label: str, form: str, zone: str | None, labels: Sequence[str]
 ) -> None:
+    """Add the columns of time and zone to a proposal, with the settings and doubts about them."""
     found.columns["time"] = label
     if label != next(iter(times_of(labels)), None):
         found.settings["time"] = label

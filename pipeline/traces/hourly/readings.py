@@ -43,6 +43,10 @@ def judged(series: Series) -> tuple[str, ...]:
 
 
 def _of_zone(series: Series, zone: str, kinds: Sequence[str]) -> Iterator[str]:
+    """Yield what the hours of a zone say about it, and what looks wrong.
+
+    Raises TraceError for numbers that cannot be in the unit that they are read in.
+    """
     table, where = series.table, f"zone {zone!r}"
     for name in kinds:
         if name not in table.columns:

@@ -188,6 +188,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def _events(given: Any, path: Path) -> Events:
+    """Return the section [events] of a mapping; raise TraceError for what it cannot be."""
     keys = [attribute.name for attribute in dataclasses.fields(Events)]
     if not isinstance(given, dict):
         raise TraceError(f"{path}: events is {given!r}, expected a section [events]")
@@ -206,6 +207,7 @@ def _events(given: Any, path: Path) -> Events:
 
 
 def _check_columns(path: Path, mapping: TableMapping) -> None:
+    """Raise TraceError for a column that is unknown, or for one that is missing."""
     columns = mapping.columns
     for name, column in columns.items():
         if name not in COLUMNS:
@@ -230,6 +232,7 @@ def _check_columns(path: Path, mapping: TableMapping) -> None:
 
 
 def _check_units(path: Path, mapping: TableMapping) -> None:
+    """Raise TraceError for a unit that its column cannot have."""
     if mapping.memory_of not in MEMORY_OF:
         known = ", ".join(map(repr, MEMORY_OF[:-1])) + f" or {MEMORY_OF[-1]!r}"
         raise TraceError(f"{path}: memory_of is {mapping.memory_of!r}, expected {known}")
@@ -257,6 +260,7 @@ def _check_units(path: Path, mapping: TableMapping) -> None:
 
 
 def _check_states(path: Path, mapping: TableMapping) -> None:
+    """Raise TraceError for an unknown outcome, or a state with two outcomes."""
     outcome_of: dict[str, str] = {}
     for outcome, values in mapping.states.items():
         if outcome not in OUTCOMES:

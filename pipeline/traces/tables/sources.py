@@ -181,6 +181,10 @@ def _objects(path: Path) -> pl.DataFrame:
 
 
 def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of JSON: objects in an array, a line each, or the one list of an object.
+
+    Raises TraceError for other JSON.
+    """
     with readable(path), content(path) as text:
         raw = text.read(_MOST_JSON + 1)
     if len(raw) > _MOST_JSON:

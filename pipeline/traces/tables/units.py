@@ -147,6 +147,11 @@ def _is_number(sample: pl.DataFrame, label: str) -> bool:
 
 
 def _unit_of_duration(proposal: Proposal, sample: pl.DataFrame, hint: str | None) -> None:
+    """Set the unit of the column of durations, or leave the column out, with doubts about it.
+
+    The unit is the one in which durations are end - start; else that of the name, `hint`; else s,
+    or a smaller one if runs would be longer than the log.
+    """
     columns, label = proposal.columns, proposal.columns["duration"]
     fitting = unit_of_runs(columns, proposal.units, sample, "duration")
     unit = fitting or (hint if hint in SECONDS else None)

@@ -202,6 +202,7 @@ def _formula_order(formula: Formula, path: Path, queue: Real, users: int) -> Ord
     """Return the order of a formula; `users` shares of fair share, 0 if it has none."""
 
     def values(run: Run, jobs: Whole, now: int, moving: dict[str, Real]) -> Real:
+        """Return the values of the formula for waiting jobs at a moment, (W,)."""
         found = formula.values({
             "ncpus": run.cpu[jobs].astype(np.float64),
             "walltime": run.requested[jobs].astype(np.float64),

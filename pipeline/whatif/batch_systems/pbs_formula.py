@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError, did_you_mean, nearest, printable
-from hindcast.pipeline.whatif.batch_systems.slurm_conf import read_text
 
 Real = NDArray[np.float64]
 
@@ -244,17 +243,12 @@ def is_pbs_conf(text: str) -> bool:
     return any(found and (found["key"].lower() in _KNOWN or found["queue"]) for found in lines)
 
 
-def read_pbs_conf(path: Path) -> PbsConf:
-    """Return the settings of a file.
+def parse_pbs_conf(text: str, path: Path) -> PbsConf:
+    """Return the settings of the text of a file.
 
     Raises InputError with the file and the line for a value or a formula that PBS does not know,
     and for two lines that contradict each other.
     """
-    return parse_pbs_conf(read_text(path), path)
-
-
-def parse_pbs_conf(text: str, path: Path) -> PbsConf:
-    """Return the settings of the text of a file, see `read_pbs_conf`."""
     values: dict[str, tuple[str, str]] = {}  # key: value and where it stands
     queues: dict[str, int] = {}
     aside: list[str] = []

@@ -266,15 +266,6 @@ def is_slurm_conf(text: str) -> bool:
     )
 
 
-def read_slurm_conf(path: Path) -> SlurmConf:
-    """Return the settings of a file.
-
-    Raises InputError with the file and the line for a value that Slurm does not know, for a key or
-    an option that is nearly one of these, and for two lines that contradict each other.
-    """
-    return parse_slurm_conf(read_text(path), path)
-
-
 def read_text(path: Path) -> str:
     """Return the text of a file of settings; raise InputError if it is none.
 
@@ -297,7 +288,11 @@ _MOST_BYTES: Final = 1 << 24
 
 
 def parse_slurm_conf(text: str, path: Path) -> SlurmConf:
-    """Return the settings of the text of a file, see `read_slurm_conf`."""
+    """Return the settings of the text of a file.
+
+    Raises InputError with the file and the line for a value that Slurm does not know, for a key or
+    an option that is nearly one of these, and for two lines that contradict each other.
+    """
     values: dict[str, tuple[Any, str]] = {}  # attribute: value and where it stands
     partitions: dict[str, Partition] = {}
     default = Partition("DEFAULT")

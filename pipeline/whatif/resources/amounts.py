@@ -36,10 +36,6 @@ class Resources:
         """Numbers of the resources."""
         return shape_of(self.names)
 
-    def of_processors(self, processors: int) -> "Resources":
-        """Return the same with another number of processors."""
-        return replace(self, capacity=np.append(processors, self.capacity[1:]))
-
 
 def together(resources: Sequence[Resources | None]) -> Resources | None:
     """Return the resources of several machines as one."""

@@ -75,6 +75,7 @@ def parse_capacities(texts: Sequence[str], pools: Sequence[str]) -> Capacities:
 
 
 def _check_name(text: str, name: str, pool: str, pools: Sequence[str]) -> None:
+    """Raise InputError for a resource or a pool that --capacity cannot set."""
     if name == PROCESSORS:
         raise InputError(
             f"--capacity {text!r}: the processors of the machine are --set processors=N, those of "

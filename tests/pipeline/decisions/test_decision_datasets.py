@@ -157,6 +157,13 @@ def test_other_folders_are_not_overwritten(tmp_path, made):
         convert(read_log(long_table(), ROWS), tmp_path / "notes", "log")
 
 
+@pytest.mark.parametrize("text", ["[]", '{"provenance": 3}', '{"provenance": {"format": "swf"}}'])
+def test_a_folder_with_any_other_manifest_is_not_overwritten(text, tmp_path):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(StorageError, match="this folder holds another dataset"):
+        convert(read_log(long_table(), ROWS), tmp_path, "made")
+
+
 def test_what_needs_a_simulator_is_refused_by_name(made):
     with pytest.raises(InputError, match="hindcast ope DATASET"):
         hindcast.evaluate(made, ["random"], out=made.parent / "e")

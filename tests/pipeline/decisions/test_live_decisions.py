@@ -212,8 +212,14 @@ def test_dsjson_names_the_feasible_candidates_in_a_and_has_one_slot():
     assert (moment.id, moment.ids) == (None, ("ash", "elm", "fir"))
     assert moment.feasible.tolist() == [True, False, True]
     assert made.read({"c": c, "a": [0, 1]}, "record").feasible.tolist() == [True, True, False]
-    with pytest.raises(InputError, match=r"the list of actions \[4\] does not fit 3 candidates"):
-        made.read({"c": c, "a": [4]}, "record")
+    for wrong, said in (
+        ([4], "list of actions [4] does not fit 3 candidates"),
+        ([[1]], "list of actions [[1]] does not fit 3 candidates"),
+        (["1"], "list of actions ['1'] does not fit 3 candidates"),
+        ({"1": 2}, "actions `a` are {'1': 2}, expected a list of numbers"),
+    ):
+        with pytest.raises(InputError, match=rf"^record: the {re.escape(said)}$"):
+            made.read({"c": c, "a": wrong}, "record")
     line = made.logged({"c": c}, moment, "n1", 2, [0.25, 0.0, 0.75], "mine")
     assert (line["a"], line["p"]) == ([3, 1], [0.75, 0.25])
     odd = {"c": {"u": {"hour": 3}, "_multi": [{"candidate": "x", "a": {"x": 1, "kind": "huge"}}]}}

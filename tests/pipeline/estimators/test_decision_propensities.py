@@ -7,7 +7,6 @@ from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.estimators.decisions import (
     LoggedDecisions,
     best,
-    check_propensities,
     interval_of,
     uniform,
     values,
@@ -15,7 +14,7 @@ from hindcast.pipeline.estimators.decisions import (
 )
 from hindcast.pipeline.estimators.decisions.estimated import isotonic
 from hindcast.pipeline.estimators.decisions.intervals import t_interval
-from hindcast.pipeline.estimators.decisions.propensity_tests import candidate_sets
+from hindcast.pipeline.estimators.decisions.propensity_tests import Tally, candidate_sets
 from hindcast.pipeline.statistics.distributions import (
     beta_quantile,
     chi_square_tail,
@@ -43,9 +42,16 @@ def simulated(rng, decisions, spread=1.0, epsilon=0.1, binary=False):
     return LoggedDecisions.of(lengths, chosen, p[taken], reward, probability=p), x, ids
 
 
+def result_of(e, sets):
+    """Return the tests of decisions on sets of their candidates."""
+    tally = Tally(float(e.weight.max(initial=1.0)))
+    tally.add(e, sets)
+    return tally.tests()
+
+
 def alarm(e, x, ids):
     """Return the tests of decisions with a feature and six ids."""
-    return check_propensities(e, candidate_sets(e, ids, {}, {"x": x}, [str(k) for k in range(6)]))
+    return result_of(e, candidate_sets(e, ids, {}, {"x": x}, [str(k) for k in range(6)]))
 
 
 def tampered(e, propensity):
@@ -100,7 +106,7 @@ def test_one_over_n_has_a_mean_weight_of_1_and_is_found_by_the_sets():
 def test_the_e_value_of_two_decisions_in_the_head():
     """W of all is 2, then 1/2: the product at bet l is (1 + l)(1 - l / 2)."""
     e = LoggedDecisions.of([2, 2], [0, 0], [0.25, 1.0], [0.0, 0.0])
-    tests = check_propensities(e, iter([("all", np.arange(4))]))
+    tests = result_of(e, iter([("all", np.arange(4))]))
     bets = np.arange(1, 20) / 20
     assert tests.e_value == pytest.approx(((1 + bets) * (1 - bets / 2)).mean())
     assert tests.mean_weight == pytest.approx(1.25)

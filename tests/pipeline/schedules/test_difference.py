@@ -11,7 +11,8 @@ from hindcast.pipeline.dataset.building.build import build
 from hindcast.pipeline.evaluation.evaluate import make_job
 from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import BehaviourRecipe
-from hindcast.pipeline.schedules.difference import compare_window, first_difference
+from hindcast.pipeline.schedules.difference import compare_window
+from hindcast.pipeline.schedules.sentences import sentence_of
 from hindcast.policies.entrants import entrants
 from hindcast.policies.registry import behaviours
 
@@ -59,7 +60,7 @@ def test_the_first_difference_is_that_of_two_decision_logs(name, settings, pair,
         ]  # fmt: skip
         both = logs[0].join(logs[1], on="step", suffix="_b").sort("step")
         right = both.filter(pl.col("choice") != pl.col("choice_b")).head(1)
-        found = first_difference(job, window, a, b)
+        found = compare_window(job, window, a, b, most=0).first
         assert (found is None) == right.is_empty()
         if found is None:
             continue
@@ -117,7 +118,7 @@ def test_the_costliest_decisions_are_told_once_a_job_with_waits_of_both_schedule
 def test_a_sentence_has_the_numbers_of_its_decision():
     job, recipe = _job()
     a, b = _behaviours(recipe, "fcfs_easy", "saf_easy")
-    found = first_difference(job, job.windows[0], a, b)
+    found = compare_window(job, job.windows[0], a, b, most=0).first
     keeps, starts = (found.candidates[row] for row in found.chosen)
     assert keeps.features["safe"] == 0
     assert starts.features["safe"] == 1
@@ -131,6 +132,26 @@ def test_a_sentence_has_the_numbers_of_its_decision():
     number = found.jobs[0]
     assert keeps.text == f"job {number + 1}"  # the log counts from 1
     assert found.to_json()["chosen"] == list(found.chosen)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (2, "2 candidates, of which 1 can be chosen. "),
+        (900, "900 candidates; 1 of the 2 listed can be chosen. "),
+    ],
+)
+def test_a_sentence_says_of_how_many_candidates_some_can_be_chosen(count, said):
+    listed = [
+        {"row": row, "feasible": row == 0, "text": f"server {row}", "scores": [None, None],
+         "probabilities": [None, None]}
+        for row in range(2)
+    ]  # fmt: skip
+    decision = {"scenario": "binpack", "decision": 4, "at_s": 30.0, "count": count,
+                "candidates": listed, "chosen": [0, 1], "policies": ["a", "b"],
+                "jobs": [None, None], "came": []}  # fmt: skip
+    sentence = sentence_of(decision, {"clock": "s", "epoch": None})
+    assert sentence.startswith(f"Decision 4 at day 1, 00:00:30: {said}")
 
 
 @pytest.mark.parametrize("pair", [("saf_clairvoyant", "sjf_easy"), ("sjf_easy", "saf_clairvoyant")])
@@ -147,7 +168,7 @@ def test_a_rule_over_the_memory_is_compared_without_scores(pair):
 def test_columns_that_one_policy_reads_are_told_beside_the_others():
     job, recipe = _job()
     a, b = _behaviours(recipe, "fcfs_easy", "aged_expected_easy")
-    found = first_difference(job, job.windows[0], a, b)
+    found = compare_window(job, job.windows[0], a, b, most=0).first
     assert {"log_expected", "log_requested"} <= found.candidates[0].features.keys()
 
 

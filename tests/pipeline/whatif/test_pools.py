@@ -93,7 +93,7 @@ def test_times_are_seconds_of_the_log_or_dates_in_its_zone():
     found = parse_times("2024-03-31T01:00..2024-03-31T04:00", "--without", berlin)
     assert found == (3600, 3 * 3600)
     assert parse_times("2024-03-31T00:00Z..", "--where", berlin) == (3600, None)
-    for text in ("20..10", "10", "soon..later"):
+    for text in ("20..10", "10", "soon..later", "0001-01-01T00:00+14:00.."):
         with pytest.raises(InputError, match="--without"):
             parse_times(text, "--without", datetime(2024, 1, 1, tzinfo=UTC))
     with pytest.raises(InputError, match="when its clock began"):

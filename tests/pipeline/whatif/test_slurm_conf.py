@@ -11,7 +11,7 @@ from hindcast.pipeline.whatif.batch_systems.slurm_conf import (
     is_slurm_conf,
     node_names,
     parse_slurm_conf,
-    read_slurm_conf,
+    read_text,
     seconds,
 )
 from tests.conftest import require_traces
@@ -19,8 +19,8 @@ from tests.conftest import require_traces
 PATH = Path("slurm.conf")
 
 
-def parsed(text: str) -> SlurmConf:
-    return parse_slurm_conf(text, PATH)
+def parsed(text: str, path: Path = PATH) -> SlurmConf:
+    return parse_slurm_conf(text, path)
 
 
 @pytest.mark.parametrize(
@@ -140,24 +140,24 @@ def test_a_file_is_recognised_by_its_lines():
 def test_what_is_no_text_is_refused(tmp_path):
     path = tmp_path / "slurm.conf"
     with pytest.raises(InputError, match="there is no such file"):
-        read_slurm_conf(path)
+        read_text(path)
     with pytest.raises(InputError, match="cannot be read"):
-        read_slurm_conf(tmp_path)
+        read_text(tmp_path)
     path.write_bytes(b"PriorityMaxAge=7-0\0")
     with pytest.raises(InputError, match="this is no text"):
-        read_slurm_conf(path)
+        read_text(path)
 
 
 def test_comments_of_any_encoding_and_lines_of_any_system(tmp_path):
     path = tmp_path / "slurm.conf"
     path.write_bytes(b"\xef\xbb\xbfPriorityWeightAge=5 # W\xe4hler\r\nPriorityMaxAge=1-0\r\n")
-    conf = read_slurm_conf(path)
+    conf = parsed(read_text(path), path)
     assert (conf.weight_age, conf.max_age_s) == (5, 86_400)
 
 
 def test_the_nine_settings_are_read():
     folder = require_traces("../golden/whatif/conf")
-    read = {path.stem: read_slurm_conf(path) for path in folder.glob("*.conf")}
+    read = {path.stem: parsed(read_text(path), path) for path in folder.glob("*.conf")}
     assert len(read) == 9
     assert read["relative"].weight_size == 10_000_000
     assert "SMALL_RELATIVE_TO_TIME" in read["relative"].flags

@@ -154,6 +154,14 @@ def test_conservative_is_fcfs_with_all_reservations():
         ("reservations=0", "reservations=0: expected all, or a whole number of jobs from 1 on"),
         ("depth=3,depth=4", "depth stands there twice"),
         ("", "unknown change ''"),
+        ("requests=99999999999999999999x", "2x,capped or error-20%, of nine digits and six"),
+        ("requests=10001x", "requests=10001x: expected"),
+        ("requests=1.0000000000001x,capped", "expected exact"),
+        ("limit=99999999999999999999h", "expected a time such as 12h"),
+        ("processors=+99999999999999999999", "expected"),
+        ("processors=+99999999999999999999%", "expected"),
+        ("depth=99999999999999999999", "expected a whole number"),
+        ("reservations=99999999999999999999", "expected all"),
     ],
 )
 def test_what_is_no_change_is_refused(text, message):
@@ -165,7 +173,10 @@ def test_what_is_no_change_is_refused(text, message):
 
 
 def test_a_world_without_jobs_or_machine_is_refused():
-    for change, message in (("refuse=5s", "no job is left"), ("processors=-9", "at least 1")):
+    for change, message in (
+        ("refuse=5s", "no job is left"), ("processors=-9", "at least 1"),
+        ("processors=+999999999999", "at most 1,000,000,000,000 after the change"),
+    ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             played([(0, 1, 9, 9)], change)
 

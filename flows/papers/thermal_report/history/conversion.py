@@ -39,7 +39,7 @@ def episodes(history: History) -> list[range]:
     return [range(int(a), int(b)) for a, b in zip(starts, stops, strict=True)]
 
 
-def to_log(history: History, spec: Spec, config: ThermalConfig, first_episode: int = 0) -> Log:
+def to_log(history: History, spec: Spec, config: ThermalConfig) -> Log:
     """Return all records as rows of a dataset part, with a closing row after every episode.
 
     `spec` is that of `thermal` under `config`, which also gives alpha and beta.
@@ -60,7 +60,7 @@ def to_log(history: History, spec: Spec, config: ThermalConfig, first_episode: i
 
     of = np.minimum(order, n - 1)  # the record of a row; unused in closing rows
     lengths = [len(run) + 1 for run in runs]
-    log.labels[recorder.L_EPISODE, :rows] = first_episode + np.repeat(np.arange(len(runs)), lengths)
+    log.labels[recorder.L_EPISODE, :rows] = np.repeat(np.arange(len(runs)), lengths)
     log.labels[recorder.L_STEP, :rows] = np.concatenate([np.arange(length) for length in lengths])
     log.labels[recorder.L_CHOICE, :rows] = np.where(closing, NO_CHOICE, history.action[of])
     log.labels[recorder.L_STATUS, :rows] = np.where(

@@ -283,10 +283,13 @@ def demand(config: DeferrableConfig, workload: Workload, window: int) -> Demand:
 
 
 def _known(config: DeferrableConfig, workload: Workload) -> NDArray[np.float64]:
-    """Return the lengths as policies know them, in s; `queue_mean` is over the whole log.
+    """Return the length of each job of a log as policies know it at its submission, in s, (J,).
 
-    Without a request, or with one that the reader took from the run time, it is the mean of the
-    jobs of its queue that had ended before, or an hour.
+    By `knows_length` it is "true", the run time; "queue_mean", the mean run time of all jobs of its
+    queue, later ones too; "past_mean", that of the jobs that had ended by its submission, an hour
+    if none had; or the "request". A job without a request, or with one that the reader took from
+    the run time, has the past mean. A past mean is of one queue only if the settings name the
+    short queues, since the queue of a job follows from its run time otherwise.
     """
     tasks = workload.tasks
     run = tasks["duration_s"].to_numpy().astype(np.float64)
@@ -294,16 +297,16 @@ def _known(config: DeferrableConfig, workload: Workload) -> NDArray[np.float64]:
         return run
     short = _is_short(config, tasks, run / HOUR_S)
     if config.knows_length == "queue_mean":
-        means = [run[of].mean() if of.any() else 0.0 for of in (short, ~short)]
+        means = [run[jobs].mean() if jobs.any() else 0.0 for jobs in (short, ~short)]
         return np.where(short, *means)
     known, submit = np.full(len(run), HOUR_S, np.float64), tasks["submit_s"].to_numpy()
     wait = tasks["wait_s"].fill_null(0.0).to_numpy() if "wait_s" in tasks.columns else 0.0
-    queues = (short, ~short) if config.short_queues else (np.ones(len(run), bool),)
-    for of in queues:
-        order = np.argsort((submit + wait + run)[of])
-        ended = np.searchsorted((submit + wait + run)[of][order], submit[of], "right")
-        mean = np.cumsum(run[of][order])[ended - 1] / np.maximum(ended, 1)
-        known[of] = np.where(ended > 0, mean, HOUR_S)
+    end = submit + wait + run
+    for jobs in (short, ~short) if config.short_queues else (np.ones(len(run), bool),):
+        by_end = np.argsort(end[jobs])
+        ended = np.searchsorted(end[jobs][by_end], submit[jobs], "right")  # their number, by job
+        mean = np.cumsum(run[jobs][by_end])[ended - 1] / np.maximum(ended, 1)
+        known[jobs] = np.where(ended > 0, mean, HOUR_S)
     if config.knows_length == "request" and "requested_s" in tasks.columns:
         log = LogColumns(workload)
         known = np.where((log.requested > 0) & ~log.derived, log.requested, known)

@@ -38,9 +38,11 @@ _MOST: Final = 10**12
 
 def read_amount(value: Any, name: str, where: str, least: float = 0) -> float:
     """Return an amount of a resource: whole, or of GPUs with at most three decimals."""
-    kinds = (int, float) if name.rpartition(".")[2].startswith(GPUS) else (int,)
+    of_gpus = name.rpartition(".")[2].startswith(GPUS)
+    kinds = (int, float) if of_gpus else (int,)
     if type(value) not in kinds or not least <= value <= _MOST or round(value, 3) != value:
-        fail(where, f"{name} is {shown(value)}, expected a number from {least:,} to {_MOST:,}")
+        kind = "a number with at most three decimals" if of_gpus else "a whole number"
+        fail(where, f"{name} is {shown(value)}, expected {kind} from {least:,} to {_MOST:,}")
     return float(value)
 
 
@@ -68,9 +70,10 @@ def read_several(
     state: Mapping[str, Any], machine: Machine, jobs: Sequence[Mapping[str, Any]], running: int,
     more: int, where: str,
 ) -> tuple[Several, Ints, NDArray[np.float64] | None]:  # fmt: skip
-    """Return the machine of a state with what its jobs ask for, its units, and what is free.
+    """Return the machine of a state of M pools and K resources, and what its N jobs ask for.
 
-    The free amounts are None unless the state has them: fewer where some are down.
+    The arrays of an episode hold whole numbers. If an amount of GPUs in the state has decimals, all
+    amounts of GPUs are held in thousandths.
 
     Args:
         state: The state.
@@ -79,20 +82,25 @@ def read_several(
         running: Number of running jobs.
         more: Number of jobs behind them that never arrive.
         where: File and line, for messages.
+
+    Returns:
+        The machine with what the jobs ask for; how many units of the arrays make one of each
+        resource, (K,), 1 or 1000; and the free units if the state gives them, (M, K), else None.
+        A free amount is NaN where the state does not give it.
     """
     amounts = _amounts(state, "pools" if machine.has_pools else "capacity", machine, where)
     free = None
     if state.get("free") is not None:
         free = _amounts(state, "free", machine, where)
-    cpu = [float(job[PROCESSORS]) for job in jobs] + [1.0] * more
     gpus, types, memory, pool = _of_jobs(jobs, running, machine, where)
-    values = [*amounts.reshape(-1), *gpus, *(n for of in types for n in of.values())]
+    values = [*amounts.reshape(-1), *gpus, *(n for by_type in types for n in by_type.values())]
     values += [] if free is None else [n for n in free.reshape(-1) if not np.isnan(n)]
     unit = 1 if all(float(value).is_integer() for value in values) else 1000
-    names, n = machine.names, len(cpu)
+    names = machine.names
     units = np.array([unit if name.startswith(GPUS) else 1 for name in names])
+    n = len(jobs) + more
     asked, any_gpus = np.zeros((n, len(names))), np.zeros(n)
-    asked[:, 0] = cpu
+    asked[:, 0] = [*(job[PROCESSORS] for job in jobs), *[1] * more]
     for k, name in enumerate(names[1:], 1):
         for i in range(len(jobs)):
             if name == MEMORY:
@@ -111,16 +119,16 @@ def read_several(
     capacity = np.rint(amounts * units).astype(np.int64)
     of_pool = np.array([*pool, *([0] * more)], np.int64)
     equivalent = np.zeros(n, np.int64)
-    for p, most in enumerate(capacity):
+    for p, of_this_pool in enumerate(capacity):
         inside = np.flatnonzero(of_pool == p)
-        equivalent[inside] = equivalents(asks.take(inside), most, machine.shape)
-        for i in inside[too_wide(asks.take(inside), most, machine.shape) >= 0]:
+        equivalent[inside] = equivalents(asks.take(inside), of_this_pool, machine.shape)
+        lacking = too_wide(asks.take(inside), of_this_pool, machine.shape)
+        for i, k in zip(inside[lacking >= 0], lacking[lacking >= 0], strict=True):
             if running <= i < len(jobs):
-                k = int(too_wide(asks.take(np.array([i])), most, machine.shape)[0])
                 name = (*names, ANY_GPUS)[k]
                 fail(where, f"waiting[{i - running}] asks for more {name} than there are")
     several = Several(machine, capacity, Asked(asks, of_pool, equivalent, np.zeros(n, bool)))
-    return several, units, None if free is None else free * units
+    return several, units, None if free is None else np.rint(free * units)
 
 
 def _amounts(
@@ -156,7 +164,7 @@ def _amounts(
 def _of_jobs(
     jobs: Sequence[Mapping[str, Any]], running: int, machine: Machine, where: str
 ) -> tuple[list[float], list[dict[str, float]], list[float], list[int]]:
-    """Return GPUs, GPUs by type, memory and pool of each job."""
+    """Return of each job all its GPUs, GPUs by type, memory in MiB, and the place of its pool."""
     gpus, types, memory, pool = [], [], [], []
     for i, job in enumerate(jobs):
         at = f"running[{i}]" if i < running else f"waiting[{i - running}]"
@@ -167,7 +175,7 @@ def _of_jobs(
             name: read_amount(number, f"{at}.gpu_types.gpus:{name}", where)
             for name, number in by_type.items()
         }
-        total = sum(of_types.values())
+        total = round(sum(of_types.values()), 3)  # .1 + .2 is not above .3
         value = job.get(GPUS)
         gpus.append(total if value is None else read_amount(value, f"{at}.{GPUS}", where, total))
         types.append(of_types)
@@ -183,7 +191,7 @@ def _of_jobs(
 
 
 def set_free(ints: Ints, free: NDArray[np.float64], machine: Machine, where: str) -> None:
-    """Set what is free in units, (M, K), NaN where it is what the running jobs leave."""
+    """Set the free units of the arrays, (M, K); NaN leaves what the running jobs do not hold."""
     at = int(ints[m.FREE_AT])
     for i, amount in enumerate(free.reshape(-1)):
         name = machine.names[i % len(machine.names)]
@@ -196,7 +204,11 @@ def set_free(ints: Ints, free: NDArray[np.float64], machine: Machine, where: str
 def set_reservation(
     ints: Ints, pool: int, start: int, spare: Mapping[str, float], units: Ints, machine: Machine
 ) -> None:
-    """Close the phase of a pool with a reservation; nothing is spare of what is not given."""
+    """Close the phase of a pool: enter the reservation of a job that starts at `start`.
+
+    `spare` are the amounts by resource that are left beside it then, 0 where none is given; `units`
+    are those of `read_several`, (K,).
+    """
     begin = int(ints[m.SPARE_AT]) + pool * len(units)
     for k, name in enumerate(machine.names):
         ints[begin + k] = round(spare.get(name, 0.0) * int(units[k]))
@@ -208,7 +220,7 @@ def set_reservation(
 def reservations_in(
     ints: Ints, units: Ints, machine: Machine
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield the pool, the shadow, and the keys `spare` and `pool` of each reservation."""
+    """Yield pool, start (s of the episode) and keys `spare` and `pool` of each reservation."""
     for pool, name in enumerate(machine.pools):
         if ints[int(ints[m.CLOSED_AT]) + pool] == 1:
             spare = spare_of(ints, pool, units, machine)
@@ -217,56 +229,10 @@ def reservations_in(
 
 
 def spare_of(ints: Ints, pool: int, units: Ints, machine: Machine) -> dict[str, int | float]:
-    """Return the spare amounts beside the reservation of a pool."""
+    """Return the amounts by resource that are left beside the reservation of a pool."""
     begin = int(ints[m.SPARE_AT]) + pool * len(units)
     amounts = (int(ints[begin + k]) / int(unit) for k, unit in enumerate(units))
     return {
         name: int(amount) if amount.is_integer() else amount
         for name, amount in zip(machine.names, amounts, strict=True)
     }
-
-
-def units_in(ints: Ints, machine: Machine) -> Ints:
-    """Return the units of each resource in the memory of an episode, (K,)."""
-    begin = int(ints[m.CAPACITY_AT])
-    given = np.array([max(amount, 1) for amount in machine.capacity[0]])
-    units = ints[begin : begin + len(given)] // given
-    return np.where(np.array([name.startswith(GPUS) for name in machine.names]), units, 1)
-
-
-def keys_of_several(ints: Ints, jobs: Sequence[int], machine: Machine) -> list[dict[str, Any]]:
-    """Return the further keys of jobs in a state of an episode; a running job holds its type."""
-    units, names = units_in(ints, machine), machine.names
-    shape, width, found = machine.shape, len(names) + 1, []
-    for job in jobs:
-        begin = int(ints[m.ASK_AT]) + width * job
-        amounts = [int(n) / int(unit) for n, unit in zip(ints[begin:], units, strict=False)]
-        unit = int(units[shape.first_type]) if shape.last_type else 1
-        of_any = int(ints[begin + width - 1]) / unit
-        keys: dict[str, Any] = dict(zip(names[1:], amounts[1:], strict=True))
-        types = {n.removeprefix(TYPE): keys.pop(n) for n in names if n.startswith(TYPE)}
-        if types:
-            keys[GPUS] = sum(types.values()) + of_any
-            placed = int(ints[int(ints[m.PLACED_AT]) + job])
-            if placed:
-                types[names[placed].removeprefix(TYPE)] += of_any
-            keys["gpu_types"] = types
-        if MEMORY in keys:
-            keys[MEMORY] = int(keys[MEMORY])
-        if machine.has_pools:
-            keys["pool"] = machine.pools[int(ints[int(ints[m.POOL_AT]) + job])]
-        found.append(keys)
-    return found
-
-
-def capacities_in(ints: Ints, machine: Machine) -> dict[str, Any]:
-    """Return the capacity or the pools of a state of an episode."""
-    begin, units, width = int(ints[m.CAPACITY_AT]), units_in(ints, machine), len(machine.names)
-    pools = {
-        pool: {
-            name: int(ints[begin + width * p + k]) // int(units[k])
-            for k, name in enumerate(machine.names)
-        }
-        for p, pool in enumerate(machine.pools)
-    }
-    return {"pools": pools} if machine.has_pools else {"capacity": pools[""]}

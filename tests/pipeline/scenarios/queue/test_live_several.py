@@ -13,6 +13,7 @@ from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import begin_episode
 from hindcast.policies.deciding import load_decider
 from hindcast.policies.heuristics.queue import HEURISTICS
+from tests.queue_states import state_of
 from tests.resource_logs import CAPACITY, NAMES, drawn, workload_of
 
 SCENARIO = load_scenario("queue")
@@ -33,7 +34,7 @@ def test_decisions_and_features_are_those_of_the_simulator(rule):
     outputs, status, decided = np.zeros(k.TERMS + 2), k.RUNNING, 0
     while status == k.RUNNING:
         n = SCENARIO.observe(*arrays)
-        state = json.loads(json.dumps(live_state.state_of(ints, floats, config)))
+        state = json.loads(json.dumps(state_of(ints, floats, config)))
         moment = live_state.read_moment(state, config)
         assert live_state.observe_moment(moment) == n
         np.testing.assert_array_equal(moment.arrays.candidates[:n], rows[:n])
@@ -101,6 +102,27 @@ def test_pools_have_their_own_reservations():
         decider.decide({**moment, "waiting": [{**job, "id": "B", "pool": "x"}]})
 
 
+@pytest.mark.parametrize("held", [5.993, 6.999])
+def test_thousandths_of_gpus_that_are_free_are_not_lost_or_added(held):
+    """1000 * 1.001 is less than 1001 in floating point, and 1000 * 2.007 is more than 2007."""
+    free = round(8 - held, 3)
+    moment = {
+        "now": 10, "processors": 8, "free": {"gpus": free},
+        "running": [{"started": 0, "requested": 90, "processors": 4, "gpus": held}],
+        "waiting": [{"id": "B", "submitted": 0, "requested": 50, "processors": 1, "gpus": free}],
+    }  # fmt: skip
+    config = QueueConfig(resources=("processors", "gpus"), capacity={"gpus": 8})
+    assert load_decider("fcfs_easy", config=config).decide(moment)["start"] == ["B"]
+
+
+def test_gpus_of_a_job_may_be_the_sum_of_those_by_type():
+    """.1 + .2 is more than .3 in floating point."""
+    job = {"id": "B", "submitted": 0, "requested": 50, "processors": 1}
+    job |= {"gpus": 0.3, "gpu_types": {"a100": 0.1, "v100": 0.2}}
+    moment = state(running=[], waiting=[job])
+    assert load_decider("fcfs_easy", config=MACHINE).decide(moment)["start"] == ["B"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -111,7 +133,9 @@ def test_pools_have_their_own_reservations():
         ({"waiting": [{"id": 1, "submitted": 0, "requested": 5, "processors": 1, "gpus": 5}]},
          r"waiting\[0\] asks for more gpus:any than there are"),
         ({"waiting": [{"id": 1, "submitted": 0, "requested": 5, "processors": 1, "gpus": 0.0001}]},
-         r"waiting\[0\].gpus is 0.0001, expected a number from 0"),
+         r"waiting\[0\].gpus is 0.0001, expected a number with at most three decimals from 0"),
+        ({"waiting": [{"id": 1, "submitted": 0, "requested": 5, "processors": 1, "memory": 0.5}]},
+         r"waiting\[0\].memory is 0.5, expected a whole number from 0"),
     ],
 )  # fmt: skip
 def test_faults_of_a_state_of_several_resources_are_named(changes, message):
