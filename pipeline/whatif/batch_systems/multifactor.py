@@ -4,10 +4,10 @@
 
 It is cut once, to at least 1 and at most 2^32 - 1; of equal priorities the earlier job is first.
 
-Slurm has a tree of accounts with shares, whose leaves are the users. A log does not say it: here
-all users stand under the root, with equal shares. Usage is in processor-seconds and is halved every
-half-life in continuous time, where Slurm takes a step of 1 - .693 / half-life per second every
-PriorityCalcPeriod: after one half-life it has .50007 left.
+Fair share knows a tree of accounts, whose leaves are the users; in a run the tree is flat, with
+equal shares. Usage is in processor-seconds and is halved every half-life in continuous time, where
+Slurm takes a step of 1 - .693 / half-life per second every PriorityCalcPeriod: after one half-life
+it has .50007 left.
 
 Source: priority_multifactor.c, fair_tree.c and doc/html/{priority_multifactor,classic_fair_share,
 fair_tree}.shtml of Slurm.
@@ -42,6 +42,8 @@ from hindcast.pipeline.whatif.record import Record
 from hindcast.pipeline.whatif.run import UNPLANNED, Run
 
 LARGEST: Final = 2.0**32 - 1.0  # of all priorities, and seconds of an age without a limit
+ROOT: Final = 0
+NOBODY: Final = -1  # the user of an account
 
 Whole = NDArray[np.int64]
 Real = NDArray[np.float64]
@@ -125,6 +127,100 @@ def size_factor(
     if small:
         cpu, nodes = processors - cpu, all_nodes - nodes
     return np.clip((nodes / all_nodes + cpu / processors) / 2.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class ShareTree:
+    """Accounts and users with their shares; entry 0 is the root, and parents precede children.
+
+    Attributes:
+        parent: Parent of each entry, (V,); -1 for the root.
+        shares: Shares of each entry among its siblings, (V,).
+        user: Number of the user of each entry, NOBODY for accounts, (V,).
+    """
+
+    parent: Whole
+    shares: Real
+    user: Whole
+
+    def siblings(self, values: Real) -> Real:
+        """Return the sum of values over each entry and its siblings, (V,)."""
+        sums = np.zeros(len(values))
+        np.add.at(sums, self.parent[1:], values[1:])
+        return np.append(values[:1], sums[self.parent[1:]])
+
+    def usage(self, of_users: Real) -> Real:
+        """Return the usage of each entry from that of the users, (V,)."""
+        found = np.where(self.user == NOBODY, 0.0, of_users[np.maximum(self.user, 0)])
+        for entry in range(len(found) - 1, ROOT, -1):
+            found[self.parent[entry]] += found[entry]
+        return found
+
+
+def classic_fair_share(tree: ShareTree, of_users: Real, dampening: float = 1.0) -> Real:
+    """Return the classic factors of the users of a tree, (U,), from their usage, (U,)."""
+    usage, of_siblings = tree.usage(of_users), tree.siblings(tree.shares)
+    factors = np.ones(len(of_users))
+    if usage[ROOT] <= 0.0:
+        return factors
+    own = usage / usage[ROOT]
+    share, effective = np.ones(len(own)), own.copy()
+    for entry in range(1, len(own)):
+        above, part = tree.parent[entry], tree.shares[entry] / of_siblings[entry]
+        share[entry] = share[above] * part
+        if above != ROOT:
+            effective[entry] = own[entry] + (effective[above] - own[entry]) * part
+        if tree.user[entry] != NOBODY:
+            ratio = effective[entry] / share[entry] if share[entry] > 0.0 else math.inf
+            factors[tree.user[entry]] = 2.0 ** (-ratio / dampening)
+    return factors
+
+
+def levels(tree: ShareTree, of_users: Real) -> Real:
+    """Return the level of each entry in Fair Tree: shares over usage, both among siblings, (V,)."""
+    usage = tree.usage(of_users)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares, used = tree.shares / tree.siblings(tree.shares), usage / tree.siblings(usage)
+        return np.where(usage > 0.0, np.nan_to_num(shares) / used, np.inf)
+
+
+def fair_tree(tree: ShareTree, of_users: Real) -> Real:
+    """Return the factors of Fair Tree of the users of a tree, (U,), from their usage, (U,).
+
+    Siblings are visited from the greatest level on, depth first. Users of equal level share a rank;
+    the entries of accounts of equal level are visited together.
+    """
+    level = levels(tree, of_users)
+    children: list[list[int]] = [[] for _ in level]
+    for entry in range(1, len(level)):
+        children[tree.parent[entry]].append(entry)
+    users = int((tree.user != NOBODY).sum())
+    factors = np.zeros(len(of_users))
+    rank, left = users, users
+
+    def visit(entries: list[int], is_tied: bool) -> None:
+        nonlocal rank, left
+        # A user precedes an account of equal level.
+        entries = sorted(entries, key=lambda e: (-level[e], tree.user[e] == NOBODY))
+        place, before = 0, math.nan
+        while place < len(entries):
+            entry = entries[place]
+            tied = is_tied if place == 0 else level[entry] == before
+            before = level[entry]
+            place += 1
+            if tree.user[entry] != NOBODY:
+                rank = rank if tied else left
+                factors[tree.user[entry]] = rank / users
+                left -= 1
+                continue
+            below = list(children[entry])
+            while place < len(entries) and level[entries[place]] == before:
+                below += children[entries[place]]
+                place += 1
+            visit(below, tied)
+
+    visit(children[ROOT], is_tied=False)
+    return factors
 
 
 def usage_before(

@@ -10,9 +10,13 @@ import pytest
 from hindcast.pipeline.scenarios.queue.layout import NEVER
 from hindcast.pipeline.whatif.batch_systems.multifactor import (
     Clock,
+    ShareTree,
     age_factor,
     classic_factor,
+    classic_fair_share,
     decay,
+    fair_tree,
+    levels,
     multifactor,
     size_factor,
     tree_factors,
@@ -69,26 +73,78 @@ def test_a_priority_is_cut_once_and_kept_within_its_range():
     assert multifactor(9e9, 0.0, 0.0) == 2**32 - 1
 
 
-def test_without_any_usage_everybody_has_the_factor_1():
-    factors = np.empty(5)
-    tree_factors(np.zeros(5), factors)
-    assert factors.tolist() == [1] * 5
-    assert classic_factor(0.0, 0.0, 5, 1.0) == 1
+# root - A 40 - B 30 - user1
+#             - C 10 - user2, user3
+#      - D 60 - E 25 - user4
+#             - F 35 - user5
+TREE = ShareTree(
+    parent=np.array([-1, 0, 1, 1, 0, 4, 4, 2, 3, 3, 5, 6]),
+    shares=np.array([1.0, 40, 30, 10, 60, 25, 35, 1, 1, 1, 1, 1]),
+    user=np.array([-1, -1, -1, -1, -1, -1, -1, 0, 1, 2, 3, 4]),
+)
+USAGE = np.array([0.2, 0.25, 0.0, 0.25, 0.0])
+# The example gives usage as shares of the machine, of which .3 is used by nobody in the tree.
+
+
+def test_classic_fair_share_of_the_five_users():
+    """Usage is relative to that of all; here a user outside the accounts has the missing .3."""
+    tree = ShareTree(
+        np.append(TREE.parent, 0), np.append(TREE.shares, 0.0), np.append(TREE.user, 5)
+    )
+    found = classic_fair_share(tree, np.append(USAGE, 0.3))
+    assert found[:5] == pytest.approx([0.408479, 0.022097, 0.125, 0.5, 0.749154], abs=5e-7)
+    assert math.floor(250 + 10_000 * found[0] + 250) == 4584
+
+
+def test_fair_tree_of_the_five_users():
+    level = levels(TREE, USAGE)
+    assert level[[1, 2, 3, 4, 5]] == pytest.approx([0.6222, 1.6875, 0.45, 1.68, 0.4167], abs=5e-5)
+    assert level[[6, 7, 8, 9, 10, 11]].tolist() == [math.inf, 1, 0.5, math.inf, 1, math.inf]
+    factors = fair_tree(TREE, USAGE)
+    assert factors.tolist() == [0.6, 0.2, 0.4, 0.8, 1.0]
+    assert multifactor(250.0, 250.0, 10_000 * factors[0]) == 6500
 
 
 def test_dampening_divides_the_exponent():
-    plain = classic_factor(30.0, 100.0, 5, 1.0)
-    assert plain == pytest.approx(2**-1.5)
-    assert classic_factor(30.0, 100.0, 5, 2.0) == pytest.approx(math.sqrt(plain))
+    half = classic_fair_share(TREE, USAGE, dampening=2.0)
+    assert half == pytest.approx(np.sqrt(classic_fair_share(TREE, USAGE)))
+
+
+def test_without_any_usage_everybody_has_the_factor_1():
+    assert classic_fair_share(TREE, np.zeros(5)).tolist() == [1] * 5
+    assert fair_tree(TREE, np.zeros(5)).tolist() == [1] * 5
+    assert classic_factor(0.0, 0.0, 5, 1.0) == 1
+
+
+def test_equal_accounts_are_visited_together():
+    """Accounts A and B of equal level: their users are ranked as siblings, by their own levels."""
+    tree = ShareTree(
+        np.array([-1, 0, 0, 1, 1, 2, 2]), np.ones(7), np.array([-1, -1, -1, 0, 1, 2, 3])
+    )
+    assert fair_tree(tree, np.array([3.0, 1.0, 2.0, 2.0])).tolist() == [0.25, 1.0, 0.75, 0.75]
+
+
+def test_a_user_equal_to_an_account_comes_first_and_shares_its_rank():
+    tree = ShareTree(np.array([-1, 0, 0, 1]), np.ones(4), np.array([-1, -1, 0, 1]))
+    assert fair_tree(tree, np.array([2.0, 2.0])).tolist() == [1.0, 1.0]
+    assert fair_tree(tree, np.array([2.0, 1.0])).tolist() == [0.5, 1.0]
+
+
+def flat(users: int) -> ShareTree:
+    return ShareTree(np.r_[-1, np.zeros(users, np.int64)], np.ones(users + 1), np.arange(-1, users))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_factor_of_fair_tree_is_the_share_of_users_with_as_much_usage(seed):
+def test_flat_trees_have_the_factors_of_the_compiled_functions(seed):
     rng = np.random.default_rng(seed)
     usage = np.round(rng.exponential(100.0, 40) * (rng.random(40) < 0.7))
+    tree = flat(len(usage))
+    each = [classic_factor(one, usage.sum(), len(usage), 3.0) for one in usage]
+    assert classic_fair_share(tree, usage, 3.0) == pytest.approx(each, rel=1e-12)
     factors = np.empty(len(usage))
     tree_factors(usage, factors)
     assert factors.tolist() == [float((usage >= one).mean()) for one in usage]
+    assert fair_tree(tree, usage).tolist() == factors.tolist()
 
 
 def test_usage_is_halved_every_half_life():
@@ -124,11 +180,8 @@ def test_a_log_of_three_accounts_over_two_half_lives():
     held = np.array([0, 1, 2, 0]), np.full(4, 100)
     usage = usage_before(2 * life, start, run, held, float(life), 0)
     assert usage / (100 * life / math.log(2)) == pytest.approx([0.25, 0.5, 0.75], rel=1e-12)
-    classic = [classic_factor(one, usage.sum(), 3, 1.0) for one in usage]
-    assert classic == pytest.approx([2**-0.5, 0.5, 2**-1.5], rel=1e-12)
-    factors = np.empty(3)
-    tree_factors(usage, factors)
-    assert factors == pytest.approx([1, 2 / 3, 1 / 3])
+    assert classic_fair_share(flat(3), usage) == pytest.approx([2**-0.5, 0.5, 2**-1.5], rel=1e-12)
+    assert fair_tree(flat(3), usage) == pytest.approx([1, 2 / 3, 1 / 3])
     plain = usage_before(2 * life, start, run, held, 0.0, 0)
     assert plain.tolist() == [100 * life, 100 * life, 200 * life]
 
