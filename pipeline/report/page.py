@@ -26,7 +26,7 @@ from hindcast.pipeline.report.extras import dataset_part
 from hindcast.pipeline.report.quality import quality_part
 from hindcast.pipeline.report.rules import explaining
 from hindcast.pipeline.report.setting import setting_part
-from hindcast.pipeline.statistics.intervals import LEVEL
+from hindcast.pipeline.statistics.intervals import LEVEL, LEVEL_TEXT
 from hindcast.pipeline.storage.locks import one_writer
 
 
@@ -117,7 +117,7 @@ def _page(summary: Summary, training: Mapping[str, Any] | None, beside: Beside) 
             for setting in settings
             for text in setting["left_out"]
         ],
-        level=f"{LEVEL * 100:g} %",
+        level=LEVEL_TEXT,
         odds=round(1 / (1 - LEVEL)),
         bounded=any(one.bound is not None for one in summary.settings),
         **explaining(known),

@@ -23,7 +23,7 @@ from hindcast.pipeline.report.schedule_plots import (
     span_of,
     strips_plot,
 )
-from hindcast.pipeline.report.view.packing import on_machines, rectangles
+from hindcast.pipeline.report.view.packing import rectangles
 from hindcast.pipeline.report.view.strips import (
     AREA,
     WEEK_S,
@@ -214,7 +214,7 @@ def _boxes_text(schedules: Sequence[Schedule], drawn: _Drawing) -> Iterator[str]
     ) else ""  # fmt: skip
     waits = "" if facts["clock"] == "arrival" else f", its colour is its wait.{counted}"
     yield f"A rectangle is a job, its height is its {facts['unit']}{waits or '.'}"
-    if not all(map(on_machines, schedules)):
+    if not all(schedule.on_machines for schedule in schedules):
         place = facts["machine"] or facts["unit"]
         yield (
             f"The schedules do not say on which {place} a job ran, so that this page packs the "

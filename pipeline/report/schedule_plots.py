@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.report import svg
 from hindcast.pipeline.report.plots import shortened
-from hindcast.pipeline.report.view.packing import Rectangles, capacity, on_machines
+from hindcast.pipeline.report.view.packing import Rectangles
 from hindcast.pipeline.report.view.strips import AREA, Stretch, area_unit, strips_of
 from hindcast.pipeline.schedules.schedule import Schedule
 
@@ -105,7 +105,7 @@ def gantt_plot(
         panels = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)[:, 0]
         for axes, schedule, of, waits in zip(panels, schedules, boxes, all_waits, strict=True):
             _style(axes, shortened(schedule.facts["policy"]), stretch.from_s, stretch.to_s, "x")
-            rows = capacity(schedule)
+            rows = schedule.capacity
             axes.set_ylim(0, max(rows, 1))
             fine = of.right - of.left < _FINE / (72 * _WIDE) * (stretch.to_s - stretch.from_s)
             for told, face in _classes(waits, lower, upper):
@@ -209,7 +209,7 @@ def _patch(of: Boxes, shown: NDArray[np.bool_], face: str, edge: float) -> Any:
 def _mark_machines(axes: Any, schedule: Schedule) -> None:
     """Draw lines between machines, unless there are many."""
     amounts = schedule.facts["machines"].get(schedule.resources[0], ())
-    if on_machines(schedule) and 1 < len(amounts) <= _MACHINES:
+    if schedule.on_machines and 1 < len(amounts) <= _MACHINES:
         for at in np.cumsum(amounts)[:-1]:
             axes.axhline(at, color=svg.GRID, linewidth=0.6)
 

@@ -40,7 +40,7 @@ from hindcast.pipeline.report.tables import (
     windows_table,
 )
 from hindcast.pipeline.schedules.schedule import Schedule, file_name, read_schedule
-from hindcast.pipeline.statistics.intervals import LEVEL, Array
+from hindcast.pipeline.statistics.intervals import LEVEL_TEXT, Array
 from hindcast.pipeline.storage.run_files import JOBS
 
 SLOWDOWN: Final = "mean_bounded_slowdown"  # of `queue`
@@ -128,7 +128,7 @@ def _tiles(summary: SettingSummary) -> Iterator[tuple[str, str, str]]:
     digits = decimals_telling((value, low, high), decimals_for([value], digits=2))
     share = f" ({100 * value / abs(baseline['mean']):+.1f} %)" if baseline["mean"] else ""
     interval = (
-        f"{LEVEL * 100:g} % interval {write_interval(low, high, digits, signed=True)}"
+        f"{LEVEL_TEXT} interval {write_interval(low, high, digits, signed=True)}"
         if low is not None
         else "no interval from one window"
     )

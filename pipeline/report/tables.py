@@ -25,11 +25,10 @@ from hindcast.pipeline.pages.tables import (
     Table,
 )
 from hindcast.pipeline.scenarios.queue.requests import reads_requests
-from hindcast.pipeline.statistics.intervals import LEVEL, tie_tolerance
+from hindcast.pipeline.statistics.intervals import LEVEL_TEXT, tie_tolerance
 from hindcast.pipeline.workloads.caveats import NO_LIMITS
 
 _MARKED: Final = frozenset({"learned", "mixture", "knows run times", "recorded"})
-_LEVEL: Final = f"{LEVEL * 100:g} %"
 _Side: TypeAlias = Literal["better", "worse", "same"]
 
 
@@ -53,7 +52,7 @@ def main_table(
         anchor = None
     head: list[str | Column] = [
         "policy",
-        Column(f"{name_with_unit('mean', metric.unit)}, {_LEVEL} interval", means),
+        Column(f"{name_with_unit('mean', metric.unit)}, {LEVEL_TEXT} interval", means),
         Column("IQM", means),
     ]
     head += [Column("ratio to bound", decimals=3)] if bounded else []
@@ -111,7 +110,7 @@ def references_table(summary: SettingSummary) -> Table | None:
         for row in rows
     ]  # fmt: skip
     title = f"Policy minus reference, {name_with_unit(metric.name, metric.unit)}"
-    text = f", {_LEVEL} interval, and windows won / tied / lost."
+    text = f", {LEVEL_TEXT} interval, and windows won / tied / lost."
     head: list[str | Column] = [
         "policy",
         *(Column(f"against {name}", means) for name in references),
@@ -213,7 +212,7 @@ def metrics_table(summary: SettingSummary) -> Table | None:
         for m in setting.metrics
         if m.name in others
     ]
-    text = f", means with {_LEVEL} intervals, in the order of the main table."
+    text = f", means with {LEVEL_TEXT} intervals, in the order of the main table."
     return Table("All other metrics", text, ["policy", *head], body)
 
 

@@ -97,6 +97,20 @@ class Schedule:
         """Resources of the jobs, `processors` first."""
         return tuple(self.facts["capacity"])
 
+    @property
+    def capacity(self) -> int:
+        """Largest amount of the first resource at any time."""
+        name = self.resources[0]
+        levels = self.facts["levels"].get(name, ())
+        return max(int(self.facts["capacity"][name]), *(int(amount) for _, amount in levels), 0)
+
+    @property
+    def on_machines(self) -> bool:
+        """Whether it says where jobs ran, so that a drawing packs nothing freely."""
+        amounts = self.facts["machines"].get(self.resources[0], ())
+        placed = self.jobs.filter(pl.col("start_s").is_not_null())["machine"]
+        return bool(amounts) and not placed.null_count()
+
 
 def bounded(wait: NDArray[Any], run: NDArray[Any]) -> NDArray[np.float64]:
     """Return bounded slowdowns from waits and run times, (N,) each."""

@@ -43,6 +43,7 @@ Better: TypeAlias = Literal["lower", "higher"]
 Stretches: TypeAlias = tuple[tuple[int, int], ...]
 
 LEVEL: Final = 0.95
+LEVEL_TEXT: Final = f"{LEVEL * 100:g} %"
 _EQUAL: Final = 1e-24  # of a mean square: a smaller variance is that of rounding
 _TIE: Final = 1e-9  # relative: averages of equal numbers may differ in their last bits
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.pages.numbers import (
@@ -13,10 +13,9 @@ from hindcast.pipeline.pages.numbers import (
     write_interval,
     write_number,
 )
-from hindcast.pipeline.statistics.intervals import LEVEL
+from hindcast.pipeline.statistics.intervals import LEVEL_TEXT
 
 Verdict: TypeAlias = Literal["win", "unclear", "loss", "incomparable"]
-_LEVEL: Final = f"{LEVEL * 100:g} %"
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def _measured(row: Mapping[str, Any]) -> tuple[str, str, int]:
     value, low, high = gain(row)
     decimals = decimals_telling((value, low, high), decimals_for([value], digits=2))
     size = with_unit(write_number(abs(value), decimals), row["unit"])
-    return size, f"{_LEVEL} interval {write_interval(low, high, decimals)}", decimals
+    return size, f"{LEVEL_TEXT} interval {write_interval(low, high, decimals)}", decimals
 
 
 def _gates(setting: Setting) -> dict[str, set[str]]:
@@ -176,7 +175,7 @@ def _sentence(row: Mapping[str, Any], baseline: str, windows: str) -> str:
             return (
                 f"No learned policy beats {baseline}, the strongest simple policy: {name}, the "
                 f"best learned policy, is worse by {size} in {metric} "
-                f"({_LEVEL} interval {interval}; {counts})."
+                f"({LEVEL_TEXT} interval {interval}; {counts})."
             )
         case _:
             way = "better" if value > 0 else "worse"
@@ -213,7 +212,7 @@ def _mean(row: Mapping[str, Any]) -> str:
     if row["low"] is None:
         return f"a mean {row['metric']} of {mean} on {count_of(row['windows'], 'window')}"
     return (
-        f"a mean {row['metric']} of {mean} ({_LEVEL} interval "
+        f"a mean {row['metric']} of {mean} ({LEVEL_TEXT} interval "
         f"{write_interval(row['low'], row['high'], decimals)}; "
         f"{count_of(row['windows'], 'window')})"
     )

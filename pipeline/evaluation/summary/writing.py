@@ -11,7 +11,7 @@ from hindcast.pipeline.evaluation.summary.results import results, results_markdo
 from hindcast.pipeline.evaluation.summary.summarise import Rows, SettingSummary, Summary
 from hindcast.pipeline.pages.numbers import decimals_for, decimals_telling, with_unit
 from hindcast.pipeline.pages.templates import render
-from hindcast.pipeline.statistics.intervals import LEVEL
+from hindcast.pipeline.statistics.intervals import LEVEL_TEXT
 from hindcast.pipeline.storage.files import (
     json_text,
     make_folder,
@@ -63,7 +63,7 @@ def _markdown(summary: Summary) -> str:
     Names come from users and are escaped. Numbers are rounded; summary.parquet has all digits.
     """
     settings = [_setting(one) for one in summary.settings]
-    return render(_TEMPLATE, settings=settings, level=f"{LEVEL * 100:g} %").rstrip() + "\n"
+    return render(_TEMPLATE, settings=settings, level=LEVEL_TEXT).rstrip() + "\n"
 
 
 def _setting(summary: SettingSummary) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hindcast.pipeline.errors import InputError
 from hindcast.pipeline.report.view.coding import Column, coded, scale_of, text_of
-from hindcast.pipeline.report.view.packing import Rectangles, capacity, on_machines, rectangles
+from hindcast.pipeline.report.view.packing import Rectangles, rectangles
 from hindcast.pipeline.report.view.strips import refused
 from hindcast.pipeline.schedules.schedule import Schedule
 
@@ -299,10 +299,10 @@ def _facts(schedule: Schedule) -> dict[str, Any]:
         "policy": facts["policy"],
         "from": facts["from_s"],
         "to": facts["to_s"],
-        "rows": capacity(schedule),
+        "rows": schedule.capacity,
         "capacity": facts["capacity"][name],
         "per_unit": facts["per_unit"].get(name, 1),
         "levels": facts["levels"].get(name, []),
-        "machines": facts["machines"][name] if on_machines(schedule) else [],
+        "machines": facts["machines"][name] if schedule.on_machines else [],
         "machine": facts["machine"],
     }

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from hindcast.pipeline.schedules.schedule import Schedule
@@ -47,20 +46,6 @@ class _Packed(NamedTuple):
     height: Ints  # (R,) number of rows
 
 
-def capacity(schedule: Schedule) -> int:
-    """Return the rows of a drawing: the largest amount of the first resource at any time."""
-    name = schedule.resources[0]
-    levels = schedule.facts["levels"].get(name, ())
-    return max(int(schedule.facts["capacity"][name]), *(int(amount) for _, amount in levels), 0)
-
-
-def on_machines(schedule: Schedule) -> bool:
-    """Return whether the schedule says where jobs ran, so that nothing is packed freely."""
-    amounts = schedule.facts["machines"].get(schedule.resources[0], ())
-    placed = schedule.jobs.filter(pl.col("start_s").is_not_null())["machine"]
-    return bool(amounts) and not placed.null_count()
-
-
 def rectangles(schedule: Schedule) -> Rectangles:
     """Return the rectangles of the jobs that started and hold something."""
     jobs = schedule.jobs
@@ -68,8 +53,8 @@ def rectangles(schedule: Schedule) -> Rectangles:
     start = jobs["start_s"].to_numpy()[drawn]
     end = jobs["end_s"].to_numpy()[drawn]
     amount = jobs["processors"].to_numpy()[drawn]
-    if not on_machines(schedule):
-        parts = [(drawn, pack(start, end, amount, capacity(schedule)), 0)]
+    if not schedule.on_machines:
+        parts = [(drawn, pack(start, end, amount, schedule.capacity), 0)]
     else:
         parts = list(_by_machine(schedule, drawn, start, end, amount))
     found = [(of[job], low + below, height) for of, (job, low, height, _), below in parts]

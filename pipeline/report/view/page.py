@@ -23,7 +23,6 @@ from hindcast.pipeline.pages.templates import render
 from hindcast.pipeline.report.view.decisions import decisions_part
 from hindcast.pipeline.report.view.inlining import inlined
 from hindcast.pipeline.report.view.model import Model, model_of, page_data, strips
-from hindcast.pipeline.report.view.packing import capacity, on_machines
 from hindcast.pipeline.schedules.difference import Comparison
 from hindcast.pipeline.schedules.schedule import Schedule
 from hindcast.pipeline.schedules.sentences import moment
@@ -125,7 +124,7 @@ def _facts(model: Model) -> Iterator[str]:
     if facts["window"] is not None:
         yield f"window {facts['window']}"
     yield count_of(model.count, "job")
-    amounts = [_amount(schedule, capacity(schedule)) for schedule in model.schedules]
+    amounts = [_amount(schedule, schedule.capacity) for schedule in model.schedules]
     yield " and ".join(dict.fromkeys(amounts)) + f" {facts['unit']}"
     if facts["clock"] == "s":
         length = facts["to_s"] - facts["from_s"]
@@ -271,9 +270,9 @@ def _utilisation(schedule: Schedule) -> float | None:
 
 
 def _lane(schedule: Schedule) -> dict[str, str]:
-    rows = f"{_amount(schedule, capacity(schedule))} {schedule.facts['unit']}"
+    rows = f"{_amount(schedule, schedule.capacity)} {schedule.facts['unit']}"
     packed = "rows packed by this page"
-    if on_machines(schedule):
+    if schedule.on_machines:
         machines = schedule.facts["machines"][schedule.resources[0]]
         packed = f"on {count_of(len(machines), schedule.facts['machine'] or 'machine')}"
     return {
@@ -308,7 +307,7 @@ def _notes(model: Model) -> Iterator[str]:
     unit = model.schedules[0].facts["unit"]
     for i, schedule in enumerate(model.schedules):
         facts, drawn = schedule.facts, model.rectangles[i]
-        if not on_machines(schedule):
+        if not schedule.on_machines:
             cut = int((np.bincount(drawn.job, minlength=1) > 1).sum())
             yield (
                 f"{facts['policy']}: the schedule does not say on which {unit} a job ran. This "

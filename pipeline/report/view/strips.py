@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hindcast.pipeline.report.view.packing import capacity
 from hindcast.pipeline.schedules.schedule import Schedule
 
 QUEUE: Final = "queue length [jobs]"
@@ -46,7 +45,7 @@ def strips_of(schedule: Schedule, edges: Array) -> dict[str, Array]:
         within the schedule's beginning and end. Where the clock counts arrivals, nobody waits, and
         there is utilisation alone.
     """
-    jobs, facts, rows = schedule.jobs, schedule.facts, capacity(schedule)
+    jobs, facts, rows = schedule.jobs, schedule.facts, schedule.capacity
     start, end = jobs["start_s"].to_numpy(), jobs["end_s"].to_numpy()
     amount = jobs["processors"].to_numpy().astype(np.float64)
     eligible = np.where(refused(schedule), np.nan, jobs["eligible_s"].to_numpy())

@@ -19,7 +19,7 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.report.view import page as pages
 from hindcast.pipeline.report.view.coding import coded, scale_of
 from hindcast.pipeline.report.view.model import model_of
-from hindcast.pipeline.report.view.packing import capacity, pack
+from hindcast.pipeline.report.view.packing import pack
 from hindcast.pipeline.report.view.page import page_of, write_view
 from hindcast.pipeline.schedules.difference import compare_window
 from hindcast.pipeline.schedules.schedule import (
@@ -101,7 +101,7 @@ def test_no_row_is_taken_twice(played):
     data = held(page_of(model_of(played)))
     for which, schedule in enumerate(played):
         found = rectangles_of(data, which)
-        assert not overlaps(found, capacity(schedule))
+        assert not overlaps(found, schedule.capacity)
         machines = schedule.facts["machines"].get("processors", [])
         tops = np.cumsum(machines)
         place = {
