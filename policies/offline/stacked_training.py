@@ -27,7 +27,6 @@ from hindcast.pipeline.storage.locks import writing
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
-from hindcast.policies.offline.monitoring import measure_of
 from hindcast.policies.offline.resident import memory, padded_bytes
 from hindcast.policies.offline.tasks import task_of
 from hindcast.policies.offline.training import about, identity_of
@@ -43,6 +42,7 @@ from hindcast.policies.training.job import (
 )
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.loop import Callbacks, Progress, fit_together, quiet, untrained
+from hindcast.policies.training.monitoring import measure_of
 
 WIDTH: Final = 64  # most trainings of a stack
 _LOGS: Final = 2 << 30  # bytes of a stack's decisions in main memory

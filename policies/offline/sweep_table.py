@@ -3,7 +3,7 @@
 agent, settings (JSON), seed, steps, checkpoint   the training
 criterion, best_step, best_score                  its best checkpoint, by the agent's criterion
 preference            preference on the validation split at the best checkpoint
-                      (hindcast.policies.offline.monitoring), the one metric that all agents share
+                      (hindcast.policies.training.monitoring), the one metric that all agents share
 mean_preference       mean preference over the seeds of one choice; rows are sorted by it
 validation_...        metrics after the last step
 error                 reason for a missing checkpoint

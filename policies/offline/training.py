@@ -14,7 +14,6 @@ from hindcast.pipeline.scenarios.decisions import NAME as DECISIONS
 from hindcast.pipeline.storage.locks import one_writer
 from hindcast.policies.offline import Agent, read_config
 from hindcast.policies.offline import agent as find_agent
-from hindcast.policies.offline.monitoring import measure_of
 from hindcast.policies.offline.tasks import task_of
 from hindcast.policies.training.delivery.gates import decide_by, gate_for
 from hindcast.policies.training.delivery.training import train_and_deliver
@@ -31,6 +30,7 @@ from hindcast.policies.training.job import (
 )
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.loop import Callbacks, untrained
+from hindcast.policies.training.monitoring import measure_of
 
 STEPS: Final = 2000  # gradient steps by default
 
@@ -68,10 +68,10 @@ def train(
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
     opened = ds.open(dataset)
-    _refuse(opened, wanted)
-    job = _job(opened, wanted, config, options)
     for caveat in selection_caveats(opened.manifest.lineage):
         tell(f"warning: {caveat.text}")
+    _refuse(opened, wanted)
+    job = _job(opened, wanted, config, options)
     gate = partial(decide_by, opened, options.seed, job.identity.gate)
     return train_and_deliver(job, out, gate, reporting)
 

@@ -58,7 +58,7 @@ class Criterion:
     """The metric that selects the best of an agent's checkpoints.
 
     The metric is one that `validate` returns, or one that the loop measures for every agent
-    (hindcast.policies.offline.monitoring). An agent may name its own loss if a lower loss means a
+    (hindcast.policies.training.monitoring). An agent may name its own loss if a lower loss means a
     better scheduler or imitator. A TD error is no such loss: its target moves with the values.
 
     Attributes:

@@ -8,7 +8,7 @@ Curves, checkpoints and states only observe: the weights are the same with and w
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -56,9 +56,6 @@ class Callbacks:
     select: Select | None = None
     selected_by: str = ""
     resume: ResumeFile | None = None
-
-
-NO_CALLBACKS: Final = Callbacks()
 
 
 def untrained(

@@ -6,13 +6,13 @@ from typing import Any
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline import read_config, training
-from hindcast.policies.offline.monitoring import measure_of
 from hindcast.policies.offline.tasks import check
 from hindcast.policies.online import training as online
 from hindcast.policies.training.devices import find_device, repeatable
 from hindcast.policies.training.job import Options, Reporting
 from hindcast.policies.training.learner import Task
 from hindcast.policies.training.loop import Callbacks, fit, untrained
+from hindcast.policies.training.monitoring import measure_of
 from hindcast.policies.training.resume import INTERVAL_S, ResumeFile
 
 OPTIONS = ("steps", "seed", "device", "gate")

@@ -40,7 +40,6 @@ from hindcast.policies.training.delivery.folds import FOLDS as COUNT
 from hindcast.policies.training.delivery.folds import Without
 from hindcast.policies.training.delivery.verdict import (
     LAST,
-    LOG,
     SELECTED,
     Decide,
     Gate,
@@ -175,17 +174,16 @@ def _write(
     for candidate in candidates.values():
         require_finite(candidate)
     judged = decide(candidates)  # may take hours: an older result stays whole until it returns
+    verdict = {} if judged is None else {"delivered": judged[1].as_table()}
+    handed = None if judged is None else delivered(*judged)
     beside = {**told, "of_steps": identity.steps}  # of the checkpoints in folders of their own
     if best is not None:
         save(candidates[SELECTED], out / BEST, beside)
-    if judged is None:
-        remove_folder(out / DELIVERED)
-    elif judged[1].delivered == LOG:  # no checkpoint plays what the log did
-        remove_folder(out / DELIVERED)
-        told["delivered"] = judged[1].as_table()
+    if handed is not None:
+        save(handed, out / DELIVERED, {**beside, **verdict})
     else:
-        beside["delivered"] = judged[1].as_table()
-        save(delivered(*judged), out / DELIVERED, beside)
+        remove_folder(out / DELIVERED)
+        told |= verdict
     save(trained, out, told)
 
 

@@ -194,8 +194,13 @@ def best_judged(judged: Sequence[tuple[Trained, Verdict]]) -> tuple[Trained, Ver
     return max(judged, key=lead) if judged else None
 
 
-def delivered(trained: Trained, verdict: Verdict) -> Trained:
-    """Return what is delivered: the checkpoint that was compared with the rule, or the rule."""
+def delivered(trained: Trained, verdict: Verdict) -> Trained | None:
+    """Return what is delivered: the checkpoint that was compared with the rule, or the rule.
+
+    None if it is the policy of a log: no checkpoint plays what the log did.
+    """
+    if verdict.delivered == LOG:
+        return None
     if verdict.delivered == RULE:
         network, weights = rule_weights(trained.spec, verdict.rule)
         trained = replace(trained, network=network, weights=weights)

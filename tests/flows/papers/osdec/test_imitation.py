@@ -19,11 +19,11 @@ from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.pipeline.simulation.seeds import generator
 from hindcast.policies.networks.candidate_scorer import FILL
 from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
-from hindcast.policies.offline.monitoring import make_probe_set, measure
 from hindcast.policies.online.imitation import Imitation, distributions
 from hindcast.policies.registry import behaviours
 from hindcast.policies.training import losses as module
 from hindcast.policies.training.learner import Task
+from hindcast.policies.training.monitoring import make_probe_set, measure
 from tests.folders import content
 from tests.policies.trainings import train_online
 

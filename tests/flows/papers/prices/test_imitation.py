@@ -18,11 +18,11 @@ from hindcast.pipeline.recipes.loading import load_recipe
 from hindcast.pipeline.recipes.recipe import OnlineRecipe
 from hindcast.pipeline.scenarios.deferrable.features import ROW
 from hindcast.policies.networks.checkpoint import Trained, load_policy, read_description
-from hindcast.policies.offline.monitoring import make_probe_set, measure
 from hindcast.policies.online.evolution import as_weights
 from hindcast.policies.online.imitation import Imitation, distributions
 from hindcast.policies.registry import behaviours
 from hindcast.policies.training.learner import Task
+from hindcast.policies.training.monitoring import make_probe_set, measure
 from tests.folders import content
 from tests.policies.trainings import train_online
 

@@ -6,7 +6,7 @@ import pytest
 from hindcast.policies.networks.candidate_scorer import fit_network
 from hindcast.policies.networks.checkpoint import Trained
 from hindcast.policies.networks.settings import NetworkSettings
-from hindcast.policies.offline.monitoring import make_probe_set, measure
+from hindcast.policies.training.monitoring import make_probe_set, measure
 
 
 def _log(log, returns, choices):
