@@ -105,10 +105,14 @@ def csv_records(
     """Yield the rows of a CSV file; `keys` has the keys of columns by `names_of`.
 
     Other columns are not read. Quotes are as in RFC 4180, without line breaks in them. Raises
-    TraceError, with what was `expected`, if no column has one of the keys that are `needed`.
+    TraceError, with what was `expected`, if no column has one of the keys that are `needed`, or if
+    there is no line.
     """
     lines = numbered_lines(path)
-    header = next(lines).text
+    first = next(lines, None)  # a line of nothing but a control character is none
+    if first is None:
+        raise TraceError(f"{path}: this file has no lines of text, expected {expected}")
+    header = first.text
     separator = max(_SEPARATORS, key=header.count)
     columns = [keys.get(name, "") for name in names_of(header)]
     for key in needed:

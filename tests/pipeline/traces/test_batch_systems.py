@@ -37,6 +37,15 @@ UNREADABLE = {
 }
 
 
+@pytest.mark.parametrize("name", ["slurm", "swf", "pbs", "lsf", "grid_engine", "condor", "cobalt",
+                                  "batsim"])  # fmt: skip
+def test_a_file_of_nothing_but_a_control_character_is_refused(name, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"\x01\n")
+    with pytest.raises(TraceError, match=r"log\.csv: .* expected "):
+        FORMATS[name].reading(path, None)
+
+
 @pytest.mark.parametrize("text", UNREADABLE)
 def test_what_cannot_be_read_is_named_with_the_log_to_give(tmp_path, text):
     path = tmp_path / "log.txt"
