@@ -1,12 +1,13 @@
 """Records of text files as Python values, and their decisions collected to batches.
 
-A line that is no JSON is rejected, with its reason; blank lines are skipped. Lines end in LF or
-CRLF; a byte-order mark is no content. Files may be compressed.
+A line that is no JSON, or has half of a surrogate pair, is rejected, with its reason; blank lines
+are skipped. Lines end in LF or CRLF; a byte-order mark is no content. Files may be compressed.
 """
 
 import io
 import json
 import math
+import re
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ DEEPEST: Final = 64
 MOST_CANDIDATES: Final = 100_000
 _BOM: Final = b"\xef\xbb\xbf"
 _SHOWN: Final = 80
+# Half of a surrogate pair, escaped or as bytes. JSON allows one alone, but no text has it.
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 _HELD: Final = 500  # objects that become columns together
 _FIGURES: Final = {float, int}
 
@@ -72,6 +75,8 @@ def records_of(
             continue
         try:
             record = loads(line)
+            if _SURROGATE.search(line):
+                json.dumps(record, ensure_ascii=False).encode()  # an error if it stands alone
         except RecursionError as error:
             raise TraceError(
                 f"{path}: line {number} is nested deeper than {DEEPEST} levels"
