@@ -7,7 +7,6 @@ are skipped. Lines end in LF or CRLF; a byte-order mark is no content. Files may
 import io
 import json
 import math
-import re
 import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from hindcast.pipeline.decisions.batch import (
 )
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.files.compression import content, members, readable
+from hindcast.pipeline.traces.files.json_text import require_text
 
 BATCH: Final = 20_000  # decisions collected before they become columns
 LONGEST_LINE: Final = 1 << 24
@@ -38,8 +38,6 @@ DEEPEST: Final = 64
 MOST_CANDIDATES: Final = 100_000
 _BOM: Final = b"\xef\xbb\xbf"
 _SHOWN: Final = 80
-# Half of a surrogate pair, escaped or as bytes. JSON allows one alone, but no text has it.
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 _HELD: Final = 500  # objects that become columns together
 _FIGURES: Final = {float, int}
 
@@ -75,8 +73,7 @@ def records_of(
             continue
         try:
             record = loads(line)
-            if _SURROGATE.search(line):
-                json.dumps(record, ensure_ascii=False).encode()  # an error if it stands alone
+            require_text(record, line)
         except RecursionError as error:
             raise TraceError(
                 f"{path}: line {number} is nested deeper than {DEEPEST} levels"

@@ -23,6 +23,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.files import json_text
 from hindcast.pipeline.traces.files.compression import content, readable
 from hindcast.pipeline.traces.text_rows import CONTROL_CHARACTER, TEXT_LIMIT, reading, scan_lines
 
@@ -144,7 +145,7 @@ def json_lines(path: Path) -> Iterator[tuple[Record, Mapping[str, Any]]]:
         reason = line.reason
         if reason is None:
             try:
-                found = json.loads(line.text)
+                found = json_text.loads(line.text)
             except (ValueError, RecursionError) as error:
                 reason = f"no JSON ({str(error)[:60]})"
         if reason is None and not isinstance(found, dict):
@@ -173,6 +174,10 @@ def json_objects(text: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
             reason = f"no JSON object ({str(error)[:60]})"
             after = _NEXT_OBJECT.search(text, start + 1)
             stop = after.end() if after else len(text)
+        try:
+            json_text.require_text(found, text[start:stop])
+        except ValueError as error:
+            reason, found = f"no JSON object ({error})", {}
         last = max(line, last + 1)
         yield Record(last, first, reason=reason), found
         end, start = start, text.find("{", stop)
