@@ -229,5 +229,6 @@ def sums(values: Array | Flags, offsets: Ints) -> Array:
     filled = np.flatnonzero(np.diff(offsets))
     if len(filled):
         numbers = values.astype(np.float64, copy=False)
-        result[filled] = np.add.reduceat(numbers, offsets[:-1][filled])
+        with np.errstate(over="ignore"):  # a sum beyond all numbers is infinite
+            result[filled] = np.add.reduceat(numbers, offsets[:-1][filled])
     return result

@@ -269,7 +269,7 @@ def recognise(path: Path) -> str | None:
         if text.startswith(b"{"):
             try:
                 record = json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             context = record.get("c")
             if "_label_ca" in record or (isinstance(context, dict) and "_multi" in context):

@@ -171,7 +171,7 @@ def _guarded(to: Collector, meta: dict[str, Any], read: Callable[[], None]) -> N
         read()
     except Bad as error:
         meta["reason"] = str(error)
-    except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
         meta["reason"] = f"not as dsjson is ({error})"
     if meta["reason"] is not None:
         to.fill()
@@ -237,10 +237,12 @@ def _slots(
     if not isinstance(outcomes, list) or not outcomes:
         reading.count("without_label")
         return
-    slots = context.get("_slots") or []
+    slots = context.get("_slots")
     session = meta["id"] if meta["id"] is not None else f"line {meta['line']}"
-    for place, outcome in enumerate(outcomes):
-        slot = slots[place] if place < len(slots) and isinstance(slots[place], dict) else {}
+    for place, given in enumerate(outcomes):
+        outcome = given if isinstance(given, dict) else {}  # one without a choice
+        slot = slots[place] if isinstance(slots, list) and place < len(slots) else {}
+        slot = slot if isinstance(slot, dict) else {}
         name = text_of(outcome.get("_id", slot.get("_id"))) or str(place)
         own = {
             **meta, "id": f"{session}/{name}", "session": session, "slot": name,

@@ -139,8 +139,9 @@ class _Reader:
         self.terms = {name: getter(name) for name in columns.terms}
         self.context_numbers = {n: getter(p) for n, p in mapping.context.numbers.items()}
         self.context_texts = {n: getter(p) for n, p in mapping.context.categories.items()}
-        listed = [c for r in sample for c in (self.list(r) or []) if isinstance(c, Mapping)]
-        if not any(isinstance(self.list(r), list | np.ndarray) for r in sample):
+        lists = [of for r in sample if isinstance(of := self.list(r), list | np.ndarray)]
+        listed = [c for of in lists for c in of if isinstance(c, Mapping)]
+        if not lists:
             self._lacks(candidates.list, sample)
 
         def of(path: str) -> tuple[bool, Get]:

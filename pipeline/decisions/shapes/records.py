@@ -1,7 +1,7 @@
 """Records of text files as Python values, and their decisions collected to batches.
 
-A line that is no JSON is rejected, with its reason; blank lines are skipped. Lines end in LF or
-CRLF; a byte-order mark is no content. Files may be compressed.
+A line that is no JSON, or has half of a surrogate pair, is rejected, with its reason; blank lines
+are skipped. Lines end in LF or CRLF; a byte-order mark is no content. Files may be compressed.
 """
 
 import io
@@ -30,6 +30,7 @@ from hindcast.pipeline.decisions.batch import (
 )
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.files.compression import content, members, readable
+from hindcast.pipeline.traces.files.json_text import require_text
 
 BATCH: Final = 20_000  # decisions collected before they become columns
 LONGEST_LINE: Final = 1 << 24
@@ -72,6 +73,7 @@ def records_of(
             continue
         try:
             record = loads(line)
+            require_text(record, line)
         except RecursionError as error:
             raise TraceError(
                 f"{path}: line {number} is nested deeper than {DEEPEST} levels"

@@ -44,6 +44,7 @@ from hindcast.pipeline.traces.batch_systems.records import (
     rows_of,
 )
 from hindcast.pipeline.traces.field_values import require_time_zone
+from hindcast.pipeline.traces.files import json_text
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.job_logs import Field, JobLogSettings, sift_jobs, workload_of
 from hindcast.pipeline.workloads.schema import Workload
@@ -114,11 +115,11 @@ def is_log(lines: Sequence[str]) -> bool:
 def _json(path: Path, text: str) -> Mapping[str, Any]:
     """Return the object of a workload; raise TraceError if it has no jobs or no profiles."""
     try:
-        found = json.loads(text)
+        found = json_text.loads(text)
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{path}: this is no JSON ({error}), expected {_EXPECTED}") from error
     for key, kind in (("jobs", list), ("profiles", dict)):
-        if not isinstance(found.get(key), kind):
+        if not isinstance(found, dict) or not isinstance(found.get(key), kind):
             raise TraceError(f"{path}: the object has no {key}, expected {_EXPECTED}")
     return dict(found)
 

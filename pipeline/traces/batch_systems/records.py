@@ -23,6 +23,7 @@ from typing import Any, Final
 import polars as pl
 
 from hindcast.pipeline.errors import TraceError
+from hindcast.pipeline.traces.files import json_text
 from hindcast.pipeline.traces.files.compression import content, readable
 from hindcast.pipeline.traces.text_rows import CONTROL_CHARACTER, TEXT_LIMIT, reading, scan_lines
 
@@ -105,10 +106,14 @@ def csv_records(
     """Yield the rows of a CSV file; `keys` has the keys of columns by `names_of`.
 
     Other columns are not read. Quotes are as in RFC 4180, without line breaks in them. Raises
-    TraceError, with what was `expected`, if no column has one of the keys that are `needed`.
+    TraceError, with what was `expected`, if no column has one of the keys that are `needed`, or if
+    there is no line.
     """
     lines = numbered_lines(path)
-    header = next(lines).text
+    first = next(lines, None)  # a line of nothing but a control character is none
+    if first is None:
+        raise TraceError(f"{path}: this file has no lines of text, expected {expected}")
+    header = first.text
     separator = max(_SEPARATORS, key=header.count)
     columns = [keys.get(name, "") for name in names_of(header)]
     for key in needed:
@@ -140,7 +145,7 @@ def json_lines(path: Path) -> Iterator[tuple[Record, Mapping[str, Any]]]:
         reason = line.reason
         if reason is None:
             try:
-                found = json.loads(line.text)
+                found = json_text.loads(line.text)
             except (ValueError, RecursionError) as error:
                 reason = f"no JSON ({str(error)[:60]})"
         if reason is None and not isinstance(found, dict):
@@ -169,6 +174,10 @@ def json_objects(text: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
             reason = f"no JSON object ({str(error)[:60]})"
             after = _NEXT_OBJECT.search(text, start + 1)
             stop = after.end() if after else len(text)
+        try:
+            json_text.require_text(found, text[start:stop])
+        except ValueError as error:
+            reason, found = f"no JSON object ({error})", {}
         last = max(line, last + 1)
         yield Record(last, first, reason=reason), found
         end, start = start, text.find("{", stop)

@@ -12,6 +12,7 @@ import polars as pl
 
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.traces.field_values import UTC
+from hindcast.pipeline.traces.files import json_text
 from hindcast.pipeline.traces.files.compression import PARQUET, content, first_bytes, readable
 from hindcast.pipeline.traces.first_look import head_lines
 from hindcast.pipeline.traces.text_rows import TEXT_LIMIT, collect, scan_lines, scan_rows
@@ -191,10 +192,10 @@ def _documents(path: Path) -> Iterator[dict[str, Any]]:
         raise TraceError(f"{path}: this JSON is longer than {_MOST_JSON:,} bytes, expected {TABLE}")
     decoded = raw.decode("utf-8-sig", errors="replace")
     try:
-        found = json.loads(decoded)
+        found = json_text.loads(decoded)
     except (ValueError, RecursionError):
         try:
-            found = [json.loads(line) for line in decoded.splitlines() if line.strip()]
+            found = [json_text.loads(line) for line in decoded.splitlines() if line.strip()]
         except (ValueError, RecursionError) as error:
             raise TraceError(f"{path}: this JSON cannot be read ({error}), {_convert()}") from error
     if isinstance(found, dict):

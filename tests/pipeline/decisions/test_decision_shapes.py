@@ -353,6 +353,9 @@ def test_without_a_column_of_propensities_there_are_none(table):
         '{"c":{"_multi":[]},"a":[],"p":[],"_labelIndex":0}',
         '{"c":{"_multi":[{}],"_slots":[1]},"_outcomes":[{"_a":[9],"_p":[1]}]}',
         '{"c":{"_multi":[{}]},"a":[1],"p":["x"],"_label_cost":1,"_labelIndex":0}',
+        '{"c":{"_multi":[{}]},"a":[Infinity],"p":[1],"_label_cost":1,"_labelIndex":0}',
+        '{"c":{"_multi":[{}],"_slots":3},"_outcomes":[{"_a":[9],"_p":[1]}]}',
+        '{"c":{"_multi":[{}],"_slots":[{}]},"_outcomes":["x"]}',
     ],
 )
 def test_odd_lines_of_dsjson_are_quarantined_not_raised(table, line, tmp_path):
@@ -363,6 +366,28 @@ def test_odd_lines_of_dsjson_are_quarantined_not_raised(table, line, tmp_path):
     path.write_text(f"{line}\n" * 3)
     with pytest.raises(TraceError, match="cannot be used"):
         read_log(path)
+
+
+def test_half_of_a_surrogate_pair_is_no_text(table, tmp_path):
+    path, lines = tmp_path / "log.dsjson", dsjson_lines(table)
+    name = json.loads(lines[1])["EventId"]
+    lines[1] = lines[1].replace(f'"{name}"', '"\\ud83d\\ude00"')
+    lines.append(lines[0].replace("_tag", "\\ud800"))
+    path.write_text("\n".join(lines))
+    log = read_log(path)
+    assert log.decisions["id"][1] == "\U0001f600"
+    assert log.quarantine["reason"].to_list()[0].startswith("no valid JSON: ")
+    assert log.counts["quarantined"] == 1
+
+
+def test_a_list_of_candidates_that_is_none_costs_its_decision_alone(table, tmp_path):
+    records = nested_records(table)
+    records[2]["arms"] = 1.5
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, records)))
+    (tmp_path / "log.toml").write_text(table_toml({"file": path.name, **NESTED}))
+    log = read_log(tmp_path / "log.toml")
+    assert log.quarantine["reason"].to_list() == ["no candidates"]
 
 
 def test_a_mapping_of_a_column_that_is_not_there_is_refused(table):

@@ -1,6 +1,7 @@
 """Logs of batch systems: outputs that cannot be read, and damaged logs."""
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -35,6 +36,34 @@ UNREADABLE = {
     '{\n    "apiVersion": "v1",\n    "items": [\n        {"kind": "Pod"}]}\n': "kubectl.* with jq",
     '{"kind": "PodList", "items": []}\n': "kubectl.* with jq",
 }
+
+
+@pytest.mark.parametrize("name", ["slurm", "swf", "pbs", "lsf", "grid_engine", "condor", "cobalt",
+                                  "batsim"])  # fmt: skip
+def test_a_file_of_nothing_but_a_control_character_is_refused(name, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"\x01\n")
+    with pytest.raises(TraceError, match=r"log\.csv: .* expected "):
+        FORMATS[name].reading(path, None)
+
+
+@pytest.mark.parametrize("form", ["an object a line", "an array"])
+def test_half_of_a_surrogate_pair_costs_its_job_alone(form, tmp_path):
+    job = {"JobStatus": 4, "QDate": 1709280000, "JobStartDate": 1709280010, "RequestCpus": 1,
+           "CompletionDate": 1709280100, "ProcId": 0}  # fmt: skip
+    jobs = [{**job, "ClusterId": n, "Owner": name} for n, name in enumerate(("a", "\ud800", "b"))]
+    path = tmp_path / "log.json"
+    path.write_text("\n".join(map(json.dumps, jobs)) if "line" in form else json.dumps(jobs))
+    workload, quarantine = FORMATS["condor"].reading(path, None)
+    assert workload.tasks.height == 2
+    assert "half of a surrogate pair" in quarantine["reason"].item()
+
+
+def test_half_of_a_surrogate_pair_is_refused_in_a_whole_document(tmp_path):
+    rows = [{"id": n, "submit": n, "run": 9, "cores": 1, "user": "\ud800"} for n in range(3)]
+    (tmp_path / "jobs.json").write_text(json.dumps(rows))
+    with pytest.raises(TraceError, match=r"cannot be read \(half of a surrogate pair\)"):
+        propose(tmp_path / "jobs.json")
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
