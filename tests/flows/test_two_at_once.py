@@ -24,7 +24,7 @@ def test_the_second_build_waits_and_finds_the_dataset(tmp_path, monkeypatch):
     def record(*arguments):
         inside.set()
         assert waiting.wait(60)
-        recording(*arguments)
+        return recording(*arguments)
 
     def told(text):
         lines.append(text)
