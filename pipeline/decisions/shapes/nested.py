@@ -139,8 +139,8 @@ class _Reader:
         self.terms = {name: getter(name) for name in columns.terms}
         self.context_numbers = {n: getter(p) for n, p in mapping.context.numbers.items()}
         self.context_texts = {n: getter(p) for n, p in mapping.context.categories.items()}
-        lists = [of for r in sample if isinstance(of := self.list(r), list | np.ndarray)]
-        listed = [c for of in lists for c in of if isinstance(c, Mapping)]
+        lists = [each for r in sample if isinstance(each := self.list(r), list | np.ndarray)]
+        listed = [c for each in lists for c in each if isinstance(c, Mapping)]
         if not lists:
             self._lacks(candidates.list, sample)
 
