@@ -153,3 +153,13 @@ def looked_up(text: pl.Expr, table: Mapping[str, Any]) -> pl.Expr:
 def resource(text: pl.Expr, name: str) -> pl.Expr:
     """Return the text after `name=` in a list such as `cpu=4,mem=16G` (Slurm's TRES)."""
     return text.str.extract(rf"(?:^|,){name}=([^,]*)")
+
+
+def counted_gpus(text: pl.Expr) -> pl.Expr:
+    """Return a list of generic resources with a number for all GPUs: `gpu:a100` is `gpu:a100:1`.
+
+    Slurm takes a resource without a number as one (sbatch, --gres).
+    """
+    return text.str.replace_all(
+        r"\b(gpu(?::[^:=,;()\s]*[^:=,;()\s\d][^:=,;()\s]*)?)([,;\s(]|$)", "${1}:1${2}"
+    )

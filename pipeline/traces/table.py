@@ -49,6 +49,7 @@ import polars as pl
 
 from hindcast.pipeline.errors import TraceError, did_you_mean
 from hindcast.pipeline.traces.field_values import (
+    counted_gpus,
     is_local,
     kilobytes,
     looked_up,
@@ -164,18 +165,19 @@ def _scan(table: Path, mapping: TableMapping, path: Path) -> pl.LazyFrame:
     if events is not None:
         rows = _jobs_of_events(rows, events, place, mapping)
     columns = {name: pl.col(place[label]) for name, label in labels.items()}
-    for name, of_list in mapping.parts.items():
-        columns[name] = _part(columns[name], of_list, name)
-    constants = {n: pl.lit(c) for n, c in mapping.columns.items() if n not in labels}
-    given = [n for n in rows.collect_schema().names() if not n.startswith("column ")]
     if part := mapping.parts.get("gpus"):
+        columns["gpus"] = counted_gpus(columns["gpus"])
         columns["gpus_listed"] = (
-            pl.col(place[labels["gpus"]])
+            columns["gpus"]
             .str.extract_all(rf"\b{re.escape(part)}:[^=:,;\s]+[=:]\d+")
             .list.eval(pl.element().str.replace_all("=", ":", literal=True))
             .list.eval(pl.element().str.extract(r"([^:]+:\d+)$"))
             .list.join(",")
         )
+    for name, of_list in mapping.parts.items():
+        columns[name] = _part(columns[name], of_list, name)
+    constants = {n: pl.lit(c) for n, c in mapping.columns.items() if n not in labels}
+    given = [n for n in rows.collect_schema().names() if not n.startswith("column ")]
     return rows.select(*given, **columns, **constants)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from hindcast.pipeline.traces.field_values import kilobytes, resource, span
+from hindcast.pipeline.traces.field_values import counted_gpus, kilobytes, resource, span
 from hindcast.pipeline.traces.job_logs import Field, time_field
 
 TIMES: Final = ("submit", "eligible", "start", "end")
@@ -93,6 +93,7 @@ def with_lists_read(
     names of generic resources by number, as 1001: gres/gpu.
     """
     lists = [name for name in _LISTS if name in labels]
+    generic = [name for name in _GPU_LISTS if name in labels and name not in _LISTS]
     named = {name: pl.col(name) for name in lists if names}
     for number, resource_name in names.items():
         form = f"${{1}}{resource_name.replace('$', '$$')}="
@@ -106,7 +107,7 @@ def with_lists_read(
         name for name in ("reqtres_mem", "alloctres_mem", "reqmem") if name in {*texts, *labels}
     ]
     return (
-        rows.with_columns(**named)
+        rows.with_columns(**named, **{name: counted_gpus(pl.col(name)) for name in generic})
         .with_columns(**texts, **{f"{n}_gpu": _gpus(n) for n in _GPU_LISTS if n in labels})
         .with_columns(**{f"{n}_kb": kilobytes(pl.col(n), "m") for n in amounts})
     )

@@ -275,7 +275,15 @@ def test_tables_that_are_none_of_jobs_are_named(content, words, tmp_path):
 
 
 def test_lists_of_generic_resources_tell_types_and_totals(tmp_path):
-    lists = ["gpu:volta:2", "gpu:2", "gpu:tesla:1(IDX:0)", "", "gpu:volta:1,gpu:tesla:2"]
+    lists = [
+        "gpu:volta:2",
+        "gpu:2",
+        "gpu:tesla:1(IDX:0)",
+        "",
+        "gpu:volta:1,gpu:tesla:2",
+        "gpu",
+        "gpu:volta",
+    ]
     rows = [
         f"{10 + k};1000;3;60;1709539857;1709539867;1709541667;{text};4"
         for k, text in enumerate(lists)
@@ -284,4 +292,5 @@ def test_lists_of_generic_resources_tell_types_and_totals(tmp_path):
     (tmp_path / "jobs.csv").write_text("\n".join([header, *rows]) + "\n")
     tasks = read(tmp_path / "jobs.csv", "slurmdbd")
     assert tasks.select("gpus", "gpus:tesla", "gpus:volta").rows() == [
-        (2, 0.0, 2.0), (2, 0.0, 0.0), (1, 1.0, 0.0), (0, 0.0, 0.0), (3, 2.0, 1.0)]  # fmt: skip
+        (2, 0.0, 2.0), (2, 0.0, 0.0), (1, 1.0, 0.0), (0, 0.0, 0.0), (3, 2.0, 1.0),
+        (1, 0.0, 0.0), (1, 0.0, 1.0)]  # fmt: skip

@@ -193,8 +193,11 @@ def test_gpus_are_counted_by_the_types_that_a_job_asked_for(lists, gpus, types, 
 
 @pytest.mark.parametrize(
     ("gres", "gpus", "a100"),
-    [("gpu:a100:2(S:0-1)", 2, 2), ("gpu:a100:2,gpu:v100:1", 3, 2), ("gpu:4", 4, 0), ("", 0, 0)],
-)
+    [
+        ("gpu:a100:2(S:0-1)", 2, 2), ("gpu:a100:2,gpu:v100:1", 3, 2), ("gpu:4", 4, 0), ("", 0, 0),
+        ("gpu", 1, 0), ("gpu:a100,gpu:v100:2,craynetwork", 3, 1), ("gpu:a100(IDX:0)", 1, 1),
+    ],
+)  # fmt: skip
 def test_older_logs_list_generic_resources(gres, gpus, a100, tmp_path):
     header = "JobID|State|Submit|Start|End|AllocCPUS|AllocGRES"
     line = f"COMPLETED|{FIRST}|{FIRST}|{FIRST + 5}|4"
