@@ -298,6 +298,15 @@ def test_the_core_names_no_paper():
             assert not brought & set(re.findall(r'"([^"\n]*)"', text)), path
 
 
+@pytest.mark.parametrize("room", ["simulation", "dataset", "evaluation", "pages"])
+def test_rooms_of_all_scenarios_import_none(room):
+    """A scenario loads its compiled functions, which those of other problems would wait for."""
+    for path in (ROOT / "pipeline" / room).rglob("*.py"):
+        for node in read(path).imports:
+            module = getattr(node, "module", None) or node.names[0].name
+            assert not module.startswith("hindcast.pipeline.scenarios."), f"{path}: {module}"
+
+
 @pytest.mark.parametrize("floors", [FLOORS, FLOORS_OF_FLOWS], ids=["packages", "flows"])
 def test_folders_import_lower_floors_only(floors):
     assert not upward(floors)

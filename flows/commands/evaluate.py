@@ -196,7 +196,7 @@ def _names(request: Request, recipe: Any, plan: Mapping[str, Any] | None) -> Seq
 
 def _knowing(scenario: str, scored: Sequence[Any], caveats: Sequence[Any]) -> list[str]:
     """Return the policies that know run times, or read requests where these are run times."""
-    from hindcast.pipeline.scenarios.queue.requests import reads_requests
+    from hindcast.pipeline.evaluation.requests import reads_requests
     from hindcast.pipeline.workloads.caveats import NO_LIMITS
 
     derived = scenario == "queue" and NO_LIMITS in {caveat.code for caveat in caveats}

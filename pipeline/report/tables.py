@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from hindcast.pipeline.evaluation.anchors import Anchor
+from hindcast.pipeline.evaluation.requests import reads_requests
 from hindcast.pipeline.evaluation.summary.finding import gain
 from hindcast.pipeline.evaluation.summary.pairing import Setting
 from hindcast.pipeline.evaluation.summary.summarise import SettingSummary
@@ -24,7 +25,6 @@ from hindcast.pipeline.pages.tables import (
     Row,
     Table,
 )
-from hindcast.pipeline.scenarios.queue.requests import reads_requests
 from hindcast.pipeline.statistics.intervals import LEVEL_TEXT, tie_tolerance
 from hindcast.pipeline.workloads.caveats import NO_LIMITS
 

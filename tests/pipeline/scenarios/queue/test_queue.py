@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 
 from hindcast.pipeline.errors import InputError
+from hindcast.pipeline.evaluation.requests import reads_requests
 from hindcast.pipeline.scenarios import load_scenario
 from hindcast.pipeline.scenarios.queue import layout as m
 from hindcast.pipeline.scenarios.queue.config import QueueConfig
 from hindcast.pipeline.scenarios.queue.features import MOMENT, OUT, ROW
 from hindcast.pipeline.scenarios.queue.instances import read_log
-from hindcast.pipeline.scenarios.queue.requests import reads_requests
 from hindcast.pipeline.scenarios.queue.schedule import read_schedule
 from hindcast.pipeline.simulation import kernel as k
 from hindcast.pipeline.simulation.arrays import begin_episode
