@@ -71,7 +71,11 @@ class Compared:
 
 
 class _Part:
-    """The decisions of a split, and the values of policies on them."""
+    """The decisions of a split, and the values of policies on them.
+
+    A `target` is the probabilities (C,) of a policy over the candidates of all decisions of the
+    log. Its rows on the split are taken here.
+    """
 
     def __init__(self, logged: LoggedDecisions, q: Array, used: Flags) -> None:
         self.used, self.rows = used, used[logged.owner]
@@ -152,8 +156,7 @@ class Judge:
     def _against(self, target: Array, others: Mapping[str, Value]) -> tuple[Compared, str]:
         """Return a policy against the hardest of others, and why it is not better, "" if it is.
 
-        `target` are the policy's probabilities (C,) over the candidates of all decisions of the
-        log. The hardest of the others is the one from which the interval of the policy's
+        The hardest of the others is the one from which the interval of the policy's
         difference begins lowest; NaN is lowest of all. The interval that is returned is NaN where
         too few rewards carry weight.
         """
