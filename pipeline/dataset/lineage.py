@@ -140,6 +140,7 @@ def lineage_from_json(value: Any) -> Lineage:
 
 
 def _parent(value: Any) -> Parent:
+    """Return a parent from JSON; raise KeyError, TypeError or ValueError for damage."""
     table = a_table(value)
     return Parent(
         name=a_text(table["name"]),
@@ -182,6 +183,7 @@ def selection_caveats(lineage: Lineage | None) -> tuple[Caveat, ...]:
 
 
 def _selections(lineage: Lineage | None) -> Iterator[str]:
+    """Yield the words of every operation that chose episodes by what is known of them."""
     if lineage is None:
         return
     arguments = {k: v for k, v in lineage.arguments.items() if k in _BY_OUTCOME}

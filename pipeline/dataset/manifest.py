@@ -343,6 +343,7 @@ def _recipe(value: Any, written: Any, path: Path, key: str, manifest: Mapping[st
 
 
 def _segment(value: Any, path: Path, manifest: Mapping[str, Any]) -> Segment:
+    """Return an append from JSON; raise KeyError, TypeError or ValueError for damage."""
     table = a_table(value)
     return Segment(
         recipe=_recipe(table["recipe"], table.get("id"), path, "appended: recipe", manifest),

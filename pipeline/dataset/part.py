@@ -162,6 +162,7 @@ def _to_block(table: pa.Table, spec: Spec, path: Path) -> Block:
         return _whole(table.column(name))
 
     def plain(name: str, empty: float | None = None) -> NDArray[Any]:
+        """Return a column, `empty` (else 0 or False) in place of nulls; no rows if it is absent."""
         # a copy: Arrow's own memory is read-only, and a read-only array has another type for numba
         if name not in table.column_names:
             return np.zeros(0)
@@ -266,7 +267,11 @@ def _nulls_inside(array: pa.Array) -> bool:
 def _check_choices(
     choice: NDArray[np.int64], n: NDArray[np.int64], closing: NDArray[np.bool_], path: Path
 ) -> None:
-    """Raise DatasetError for a choice outside its row's candidates: compiled code would use it."""
+    """Raise DatasetError for a choice outside its row's candidates: compiled code would use it.
+
+    All have the shape (R,): the choices, the numbers `n` of candidates, and which rows are closing
+    ones, which have no choice.
+    """
     outside = ~closing & ((choice < 0) | (choice >= n))
     if outside.any():
         row = int(np.argmax(outside))

@@ -138,6 +138,7 @@ def without_header(text: str) -> str:
 
 
 def _header(dataset: Dataset, labels: Labels) -> list[str]:
+    """Return the lines of YAML at the top of the card, with a config for each of two tables."""
     rows = labels.decisions + labels.episodes.height
     configs = {"decisions": "data", "episodes": "episodes"}
     lines = [

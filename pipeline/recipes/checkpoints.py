@@ -216,19 +216,15 @@ def copy_policies(recipe: Recipe, out: Path) -> None:
     Raises DatasetError if one is missing or has changed since the recipe was read.
     """
     for behaviour in recipe.behaviours:
-        if not behaviour.is_checkpoint:
+        target = out / behaviour.policy
+        if not behaviour.is_checkpoint or _is_whole(target, behaviour.sha256):
             continue
-        target, given = out / behaviour.policy, recipe.places.get(behaviour.policy)
-        for source in (target, given):
-            if source is not None and _is_whole(source, behaviour.sha256):
-                break
-        else:
+        source = recipe.places.get(behaviour.policy)
+        if source is None or not _is_whole(source, behaviour.sha256):
             raise DatasetError(
-                f"{given or behaviour.policy}: this checkpoint of a behaviour is missing, or was "
+                f"{source or behaviour.policy}: this checkpoint of a behaviour is missing, or was "
                 f"changed since the recipe was read (SHA-256 {behaviour.sha256[:12]}...)"
             )
-        if source == target:
-            continue
         make_folder(target)
         for name in (WEIGHTS, DESCRIPTION):
             write_bytes(target / name, (source / name).read_bytes())

@@ -66,6 +66,7 @@ def load_recipe(name: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _no_recipe(name: str, *, is_folder: bool) -> RecipeError:
+    """Return the error for a name or path that leads to no recipe."""
     if is_folder:
         return RecipeError(f"{name}: this folder is no dataset and holds no recipe.toml")
     expected = "a recipe.toml, the folder of a dataset, or the id of a recipe of Hindcast"

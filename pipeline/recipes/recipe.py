@@ -361,9 +361,10 @@ class Recipe:
 
 
 def digest_of_dataset(recipes: Sequence[Recipe], *lineage: Any) -> str:
-    """Return the digest of a dataset: that of its recipe, or of all its recipes' digests.
+    """Return the digest of a dataset: that of its recipe if there is one and no lineage.
 
-    `lineage` is that of a dataset that was made of others, as JSON; its digest is one more.
+    Else it is the SHA-256 over the digests of all recipes, and over that of `lineage`: how the
+    dataset was made of others, as JSON.
     """
     digests = [recipe.digest for recipe in recipes]
     digests += [sha256_text(json.dumps(of, sort_keys=True)) for of in lineage]

@@ -77,7 +77,10 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def raise_if_full(path: Path, error: Exception) -> None:
-    """Raise StorageError if `error` says that the disk of `path` has no room for a file."""
+    """Raise StorageError if `error` says that the disk of `path` has no room for a file.
+
+    So does an error that says that no file may be so large. Nothing is raised for other errors.
+    """
     number = _error_number(error)
     if number in {errno.ENOSPC, errno.EDQUOT}:
         free = shutil.disk_usage(_existing(path)).free

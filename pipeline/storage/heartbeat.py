@@ -153,6 +153,7 @@ def attempt_of(
     seen: tuple[tuple[str, int], float] | None = None  # token and beat, and when they were new
 
     def attempt() -> Callable[[], None] | Holder:
+        """Return the function that releases the lock, or its holder if another has it."""
         nonlocal seen
         found, own = holder_of(path), Holder.current()
         if found is None:

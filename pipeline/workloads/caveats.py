@@ -103,7 +103,10 @@ def from_json(value: Any) -> tuple[Caveat, ...]:
 
 
 def of_provenance(provenance: Provenance) -> tuple[Caveat, ...]:
-    """Return the caveats among the notes that the reader of a trace left."""
+    """Return the caveats among the notes that the reader of a trace left.
+
+    They are the notes that begin as one of NOTES does, which has their code, or with CAUTION.
+    """
     of_notes = []
     for note in provenance.notes:
         text = note.removeprefix(CAUTION)

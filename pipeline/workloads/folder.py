@@ -135,10 +135,12 @@ def check_folder(folder: Path, workload: Workload) -> None:
 def load_workload(folder: Path, sha256: str | None = None) -> Workload:
     """Read a workload folder after checking every file against its manifest.
 
-    `sha256` is that of its manifest, as the manifest of a dataset names its workload.
+    For the workload inside a dataset, `sha256` is the SHA-256 of the workload's manifest.json that
+    the manifest of the dataset states.
 
     Raises DatasetError if the folder or its manifest is missing, if the manifest is of another kind
-    or version, or if a file is missing or changed or has other columns.
+    or version, or if a file is missing or changed or has other columns. With `sha256`, also if the
+    folder is a symbolic link or its manifest has another digest.
     """
     if sha256 is not None and folder.is_symlink():
         raise DatasetError(

@@ -188,6 +188,7 @@ def _describe(trained: Trained, content: bytes, provenance: Mapping[str, Any]) -
 
 
 def _describe_network(network: AnyNetwork) -> dict[str, Any]:
+    """Return the keys of checkpoint.json that describe a network without its weights."""
     return {
         "network": _settings(network.settings),
         **_rules(network),
@@ -386,6 +387,7 @@ def _with_constants(plain: FeatureMap, constants: Any, which: str) -> FeatureMap
 
 
 def _numbers(value: Any, length: int, which: str) -> NDArray[np.float64]:
+    """Return constants (length,) of a normalisation; raise ValueError unless they are finite."""
     where = f"normalisation.{which}"
     if not isinstance(value, list) or len(value) != length:
         raise ValueError(f"{where}: expected a list of {length} numbers, as many as its features")

@@ -115,6 +115,7 @@ class RuleColumns:
 
 
 def _features(rule: str) -> tuple[Feature, Feature]:
+    """Return the two columns that a rule adds to candidates: its choice, and its rank."""
     choice = Feature(f"{rule} choice", "1", 0.0, 1.0, f"1 for the choice of {rule}, else 0")
     rank = Feature(
         f"{rule} rank",
@@ -133,16 +134,17 @@ def own_spec(recipe: Recipe, spec: Spec, where: str) -> Spec:
     `where`, if it has other features.
     """
     own = load_scenario(recipe.scenario).spec(recipe.config, recipe.objective)
-    stated, expected = (
-        (one.scenario, *([f.name for f in side] for side in (one.context, one.candidates)))
-        for one in (spec, own)
-    )
-    if stated != expected:
+    if _names(spec) != _names(own):
         raise DatasetError(
             f"{where}: the manifest states other features than scenario {own.scenario} has under "
             "the recipe's settings, so rules cannot read the log; see `hindcast verify`"
         )
     return own
+
+
+def _names(spec: Spec) -> tuple[str, list[str], list[str]]:
+    """Return the scenario of a spec and the names of its context and candidate features."""
+    return spec.scenario, [f.name for f in spec.context], [f.name for f in spec.candidates]
 
 
 def find_rules(

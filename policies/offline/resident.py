@@ -92,12 +92,16 @@ def padded(logs: Sequence[tuple[Decisions, Network]], device: torch.device) -> P
 
 
 def _columns(decisions: Decisions, network: Network) -> list[Tensor]:
-    """Return the columns of Padded, in main memory."""
+    """Return the columns of Padded in their order, in main memory.
+
+    Raises DatasetError if the decisions came without what followed them.
+    """
     d = decisions
     if d.next_context is None or d.next_candidates is None or d.next_mask is None:
         raise DatasetError("these decisions came without what followed them; load with transitions")
 
     def rows(candidates: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """Return the expanded features (D, K, E) of candidates; 0 where the mask forbids one."""
         expanded = np.zeros((*mask.shape, network.candidates.size), np.float32)
         expanded[mask] = network.candidates.expand(candidates[mask])
         return expanded

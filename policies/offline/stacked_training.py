@@ -115,6 +115,7 @@ def train_stacked(
     done, total = 0, sum(identity.steps for _, identity in waiting)
 
     def read(group: list[tuple[Path, Identity]]) -> Iterator[_Training]:
+        """Yield the trainings of a group with their decisions; `failed` gets those without."""
         for out, identity in group:
             try:
                 task = task_of(opened, wanted, identity)

@@ -68,9 +68,9 @@ def train(
     wanted = find_agent(agent)
     config = read_config(agent, settings)  # before any slow step or write
     opened = ds.open(dataset)
+    _refuse(opened, wanted)
     for caveat in selection_caveats(opened.manifest.lineage):
         tell(f"warning: {caveat.text}")
-    _refuse(opened, wanted)
     job = _job(opened, wanted, config, options)
     gate = partial(decide_by, opened, options.seed, job.identity.gate)
     return train_and_deliver(job, out, gate, reporting)
@@ -106,6 +106,7 @@ def identity_of(opened: ds.Dataset, agent: Agent, config: Any, options: Options)
 
 
 def _job(opened: ds.Dataset, agent: Agent, config: Any, options: Options) -> TrainingJob:
+    """Return the training of an agent on a log; a fold of it is the same on fewer windows."""
     identity = identity_of(opened, agent, config, options)
 
     def without(windows: Sequence[int]) -> TrainingJob:

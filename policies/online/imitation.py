@@ -148,6 +148,10 @@ def _learner(imitation: Imitation, imitator: Imitator) -> Learner:
     k = _largest(opened) if agent.whole else _CANDIDATES
 
     def sample(split: str, memory: int) -> tuple[Decisions, NDArray[np.float32]]:
+        """Return decisions of the best behaviours, and their logged distributions (D, K).
+
+        Decisions with one candidate teach nothing. `memory` bounds the bytes of what is read.
+        """
         further = network.rules.further(str(imitation.dataset))
         columns = Columns(k, images=network.pixels > 0, more=("probabilities",), further=further)
         drawn = sample_decisions(

@@ -202,7 +202,11 @@ def read_start(folders: Sequence[Path], spec: Spec, agent: str, own: Any) -> Lea
 
 
 def _read_one(folder: Path, agent: str, own: Any) -> LearnedPolicy:
-    """Return the policy of a checkpoint; raise DatasetError if an agent cannot start from it."""
+    """Return the policy of a checkpoint; raise DatasetError if an agent cannot start from it.
+
+    `own` are the settings of the agent's network. The checkpoint's network must be of their class,
+    and choose by its scores alone.
+    """
     policy = load_policy(folder)
     network: AnyNetwork = policy.network
     if not isinstance(network.settings, type(own)):
@@ -224,7 +228,10 @@ def _form(settings: Any) -> str:
 
 
 def problem_of(recipe: Recipe, seed: int, workers: int) -> Problem:
-    """Return the problem of a recipe: its train and validation windows."""
+    """Return the problem of a recipe: its train and validation windows.
+
+    Raises RecipeError if the recipe has no train windows, or the workload not all of its windows.
+    """
     if "train" not in recipe.split:
         raise RecipeError(f"{recipe.id}: [split] has no train windows to play")
     workload = load_source(recipe)

@@ -205,6 +205,10 @@ def _cut(block: Block, episodes: NDArray[np.int64], image: bool) -> dict[str, ND
 def _join(
     pieces: list[dict[str, NDArray[Any]]], table: pl.DataFrame, dataset: Dataset
 ) -> WholeEpisodes:
+    """Return the decisions of all pieces as episodes, those of `table` in its order.
+
+    Raises DatasetError if the parts hold the decisions of other episodes.
+    """
     joined = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0]}
     steps = table["steps"].to_numpy().astype(np.int64)
     if not np.array_equal(joined.pop("episode"), np.repeat(table["episode"].to_numpy(), steps)):

@@ -1,8 +1,6 @@
-"""A training in a folder: the part that offline, online and stacked trainings share.
+"""A training in a folder: its settings, how it prepares, and the folder as it opens and ends.
 
-    open the folder -> prepare: read the data, make the learner -> loop -> result
-
-Trainings differ in how they prepare.
+`hindcast.policies.training.delivery.training` runs such trainings.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -134,6 +134,7 @@ def _tensors(learner: Learner) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]
 def _put_back(
     learner: Learner, tensors: Mapping[str, NDArray[Any]], slots: Mapping[str, Any]
 ) -> None:
+    """Invert `_tensors`: restore the state of the modules and of the optimisers."""
     for name, module in learner.modules.items():
         own = _below(tensors, f"module/{name}/")
         module.load_state_dict({key: torch.from_numpy(value) for key, value in own.items()})

@@ -158,6 +158,7 @@ def being_added(out: Path, manifest: mf.Manifest) -> Callable[[str], bool]:
     follows = pending.get("to") == manifest.digest and first == len(manifest.parts)
 
     def is_added(name: str) -> bool:
+        """Return whether the append writes, or wrote, a file of this name."""
         folder, _, file = name.rpartition("/")
         if folder == DATA and follows:
             number = file.removeprefix("part-").removesuffix(".parquet")

@@ -106,6 +106,7 @@ def _check(recipe: Recipe, workers: int) -> None:
 
 
 def _already_built(recipe: Recipe, out: Path) -> BuildResult:
+    """Return the result of an earlier build; raise DatasetError if it was of another recipe."""
     manifest = mf.read_manifest(out)
     if manifest.recipe.digest != recipe.digest:
         raise DatasetError(

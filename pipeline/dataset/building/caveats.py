@@ -26,8 +26,8 @@ def with_caveats(
 ) -> tuple[Manifest, Coverage]:
     """Return the manifest with the caveats of all its data, and the coverage of the data.
 
-    The last of its recipes is that of the plan. Ties among the rules of earlier recipes are those
-    that the manifest has: these rules are not played again.
+    The last recipe of the manifest is that of the plan, and only its rules are played here, to find
+    ties among them. Ties among the rules of earlier recipes are kept as the manifest has them.
     """
     coverage = measure(plan.out, manifest, episodes)
     windows = [w for recipe in manifest.recipes for w in recipe.windows("all")]
@@ -38,10 +38,9 @@ def with_caveats(
     policies: list[tuple[str, Mapping[str, Any]]] = [
         (row["behaviour"], row) for row in means.to_dicts()
     ]
-    scores = _scores(plan)
     of_trace = trace_caveats(plan.recipe, plan.scenario, plan.workload, windows)
     tied = [caveat for caveat in manifest.caveats if caveat.code == caveats.TIES]
-    for caveat in caveats.ties(scores, higher=plan.spec.outcomes[0].better == "higher"):
+    for caveat in caveats.ties(_scores(plan), higher=plan.spec.outcomes[0].better == "higher"):
         if caveat not in tied:
             tied.append(caveat)
     found = (

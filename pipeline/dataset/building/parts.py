@@ -162,12 +162,11 @@ def record_parts(
 
         if missing:
             elsewhere(plan, missing, count)
+        for folder in (plan.out / BUILDING, plan.out / DATA):
+            files.remove_partials(folder)  # of processes that were killed meanwhile
     else:
         _record_here(plan, missing, workers, lambda more: tell(done + more, len(plan.parts)))
-    entries, episodes = _recorded(plan)
-    for folder in (plan.out / BUILDING, plan.out / DATA):
-        files.remove_partials(folder)  # of processes elsewhere that were killed meanwhile
-    return entries, episodes
+    return _recorded(plan)
 
 
 def _record_here(
@@ -236,6 +235,10 @@ def _record_part(plan: Plan, part: int, stop: Event) -> mf.FileEntry:
 
 
 def _write_part(plan: Plan, part: int, rows: list[dict[str, Any]], stop: Event, path: Path) -> None:
+    """Write the decisions of a part to `path`, and add the rows of its episodes to `rows`.
+
+    Raises CancelledError between two episodes once `stop` is set.
+    """
     each = sum(b.episodes for b in plan.recipe.behaviours)
     episode = plan.first_episode + sum(len(windows) for windows in plan.parts[:part]) * each
     number = plan.first_part + part

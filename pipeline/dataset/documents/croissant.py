@@ -132,7 +132,7 @@ def croissant(manifest: mf.Manifest) -> dict[str, Any]:
 
 
 def _responsible(manifest: mf.Manifest) -> dict[str, Any]:
-    """Return the fields of Croissant RAI 1.0 that the manifest can answer."""
+    """Return the fields of Croissant RAI 1.0 that the manifest can answer, without empty ones."""
     origin, counts, spec = manifest.provenance, manifest.counts, manifest.spec
     recorded = origin.get("recorded") == ELSEWHERE
     traced = str(origin["format"]) in FORMATS
@@ -176,6 +176,7 @@ def _version(manifest: mf.Manifest) -> str:
 
 
 def _file(entry: mf.FileEntry) -> dict[str, Any]:
+    """Return a file of the dataset as a FileObject."""
     return {
         "@type": "cr:FileObject",
         "@id": entry.path,
@@ -188,13 +189,14 @@ def _file(entry: mf.FileEntry) -> dict[str, Any]:
 
 
 def _record_set(
-    name: str, told: str, key: list[str], fields: list[dict[str, Any]]
+    name: str, description: str, key: list[str], fields: list[dict[str, Any]]
 ) -> dict[str, Any]:
+    """Return a table as a RecordSet; `key` are the columns that tell its rows apart."""
     return {
         "@type": "cr:RecordSet",
         "@id": name,
         "name": name,
-        "description": told,
+        "description": description,
         "key": [{"@id": f"{name}/{column}"} for column in key],
         "field": fields,
     }

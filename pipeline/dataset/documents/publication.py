@@ -69,7 +69,8 @@ def creators_of(named: Sequence[str]) -> list[str]:
 def zenodo(manifest: Manifest, creators: Sequence[str], permission: str) -> Mapping[str, Any]:
     """Return the metadata of an archive.
 
-    A licence that the archive does not know is left out, and its words stand in the notes.
+    A licence that the archive does not know is left out, and its words stand in the notes, with
+    `permission`, the publisher's own statement, or "".
     """
     about = croissant(manifest)
     identifier, words = licence_of(manifest.provenance)

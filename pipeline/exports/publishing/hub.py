@@ -133,7 +133,10 @@ def _is_there(item: Item, entry: Any) -> bool:
 def _refuse_other(
     api: Any, name: str, head: str, there: dict[str, Any], manifest: mf.Manifest, to: str
 ) -> None:
-    """Raise StorageError unless the repository is empty or has an earlier state of the dataset."""
+    """Raise StorageError unless the repository is empty or has an earlier state of the dataset.
+
+    `there` are its files by path at the commit `head`; `to` is the repository in messages.
+    """
     if not there.keys() - OF_THE_HUB:
         return
     if mf.NAME not in there:

@@ -84,6 +84,7 @@ def scorer(network: Network) -> Score:
     split = network.candidates.size
 
     def score(weights: Tensor, candidates: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        """Return scores (B, K) of candidates (B, K, E) in contexts (B, G); FILL for masked ones."""
         layers = [p.view(s) for p, s in zip(torch.split(weights, sizes), shapes, strict=True)]
         hidden = nn.functional.linear(candidates, layers[0][:, :split], layers[1])
         if layers[0].shape[1] > split:

@@ -1,9 +1,10 @@
 """Trainings that end with a delivery, in one folder and whatever interrupts them.
 
-    fit, or read what another gate judged -> judge -> write checkpoints and what is delivered
+    open the folder -> prepare: read the data, make the learner -> loop -> result
+    the result, or a training that another gate judged -> judge -> write checkpoints and delivery
 
-The same call after an interruption continues from the state in the folder
-(hindcast.policies.training.resume).
+Offline and online trainings differ in how they prepare. The same call after an interruption
+continues from the state in the folder (hindcast.policies.training.resume).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +110,10 @@ def _fit_and_write(job: TrainingJob, out: Path, decide: Decide, reporting: Repor
 def fit_in(
     job: TrainingJob, out: Path, reporting: Reporting, resume: ResumeFile
 ) -> tuple[Trained, Mapping[str, Any]]:
-    """Train in the folder `out`, and return the result with the description of its data."""
+    """Train in the folder `out`, and return the result with the description of its data.
+
+    A state in `resume` is continued.
+    """
     identity = job.identity
     run = f"{identity.agent}-seed{identity.seed}"
     draw, close = open_tensorboard(reporting.tensorboard, run)
@@ -138,7 +142,7 @@ def fit_in(
 
 
 def _keep(out: Path, told: Mapping[str, Any], reached: Trained) -> None:
-    """Write a checkpoint on the way."""
+    """Write a checkpoint on the way; `told` describes its training."""
     save(reached, step_folder(out, reached.steps), told)
 
 

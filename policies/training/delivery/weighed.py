@@ -71,7 +71,11 @@ class Compared:
 
 
 class _Part:
-    """The decisions of a split, and the values of policies on them."""
+    """The decisions of a split, and the values of policies on them.
+
+    A `target` is the probabilities (C,) of a policy over the candidates of all decisions of the
+    log. Its rows on the split are taken here.
+    """
 
     def __init__(self, logged: LoggedDecisions, q: Array, used: Flags) -> None:
         self.used, self.rows = used, used[logged.owner]
@@ -140,17 +144,25 @@ class Judge:
         return Verdict(delivered, rule, METRIC, units, hardest.difference, low, high, why)
 
     def _others(self, rule: str) -> dict[str, Value]:
-        """Return the values of what a policy has to beat."""
+        """Return the values of what a policy has to beat, by name; "" stands for no rule.
+
+        They are the log's own policy and, beside a rule, also the uniform choice.
+        """
         named = [UNIFORM, rule] if rule else []
         part = self.validation
         found = {name: part.value(target_of(name, self.log, self.logged)) for name in named}
         return {LOGGED: logged_mean(part.logged), **found}
 
     def _against(self, target: Array, others: Mapping[str, Value]) -> tuple[Compared, str]:
-        """Return a policy against the hardest of others, and why it is not better, "" if it is."""
+        """Return a policy against the hardest of others, and why it is not better, "" if it is.
+
+        The hardest of the others is the one from which the interval of the policy's
+        difference begins lowest; NaN is lowest of all. The interval that is returned is NaN where
+        too few rewards carry weight.
+        """
         part, value = self.validation, self.validation.value(target)
         compared = [part.compare(value, other, of) for of, other in others.items()]
-        hardest = min(compared, key=lambda c: (c.low if c.low == c.low else -np.inf, c.difference))
+        hardest = min(compared, key=lambda c: (-np.inf if np.isnan(c.low) else c.low, c.difference))
         found = part.support(target)
         if found.verdict != ANSWERS:
             return hardest, f"validation {found.verdict} ({'; '.join(found.why)})"

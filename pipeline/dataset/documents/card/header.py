@@ -44,7 +44,7 @@ def identity(manifest: mf.Manifest) -> str:
 
 
 def files_by_split(manifest: mf.Manifest, episodes: pl.DataFrame) -> dict[str, list[str]]:
-    """Return the parts by split, or all as MIXED if a part holds windows of several."""
+    """Return the paths of the parts by split, or all under MIXED if a part holds several splits."""
     held: list[set[str]] = [set() for _ in manifest.parts]
     places = episodes.select("split", "first_part", "last_part")
     rows = {row for some in places.iter_slices(_ROWS) for row in some.unique().rows()}

@@ -39,6 +39,7 @@ def card(
     """
     origin, spec, recipe = manifest.provenance, manifest.spec, manifest.recipe
     headline, workload = spec.outcomes[0], _workload(manifest)
+    behaviours = behaviour_returns(episodes, headline, scenario, recipe.config)
     caveats = [printable(caveat.text) for caveat in manifest.caveats]
     licence, terms = licence_of(origin)
     most = coverage.chosen.argsort(kind="stable")[::-1][:_POSITIONS]
@@ -69,9 +70,7 @@ def card(
         ],
         "names": episodes["behaviour"].unique(),
         "headline": headline,
-        "behaviours": (
-            behaviours := behaviour_returns(episodes, headline, scenario, recipe.config)
-        ),
+        "behaviours": behaviours,
         "coverage": coverage,
         "entropy": coverage.entropy,
         "effective_positions": coverage.effective_positions,

@@ -57,6 +57,7 @@ def behaviour_returns(
 def _of(
     name: str, own: pl.DataFrame, headline: str, scenario: Scenario, config: Any
 ) -> BehaviourReturns:
+    """Return the results of one behaviour; `own` are its episodes, `headline` is an outcome."""
     means = own
     if not (np.diff(own["window"].to_numpy()) > 0).all():
         means = (

@@ -12,6 +12,7 @@ from hindcast.pipeline.decisions.reading import read_log
 from hindcast.pipeline.decisions.scoring import scored
 from hindcast.pipeline.decisions.targets import target_of
 from hindcast.pipeline.errors import DatasetError, InputError
+from hindcast.pipeline.notes import telling
 from hindcast.policies.networks.checkpoint import load_policy, read_description
 from hindcast.policies.offline import agent as find_agent
 from hindcast.policies.offline import read_config
@@ -199,6 +200,16 @@ def test_gates_that_play_are_refused_by_name(folder, tmp_path, gate, capsys):
 def test_agents_that_need_more_are_refused_by_name(folder, tmp_path, agent, lacks):
     with pytest.raises(InputError, match=rf"{agent} .*{lacks}"):
         train(folder, agent, tmp_path / "a", QUICK)
+
+
+def test_a_refusal_is_not_preceded_by_cautions_of_the_log(folder, tmp_path):
+    selected, told = hindcast.filter(folder, tmp_path / "some", episodes="0..899").folder, []
+    with telling(told.append), pytest.raises(InputError, match="response_surface"):
+        train(selected, "response_surface", tmp_path / "a", QUICK)
+    assert not told
+    with telling(told.append), pytest.raises(InputError, match="--gate folds"):
+        train(selected, "cql", tmp_path / "a", Options(5, device="cpu", gate="folds"))
+    assert told[0].startswith("warning: ")
 
 
 @pytest.mark.slow
