@@ -100,7 +100,7 @@ class SettingSummary:
 
     @cached_property
     def rows(self) -> dict[str, Rows]:
-        """The first row of every policy by metric: against the strongest simple policy."""
+        """The first row of every policy by metric, against the strongest simple policy if any."""
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for metric, rows in self.table.items():
             for row in rows:
