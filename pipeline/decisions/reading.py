@@ -118,7 +118,10 @@ def _joined(
     *,
     apart: bool,
 ) -> tuple[Batch | None, checks.Scales]:
-    """Return all checked decisions of a log, and the scales of their probabilities."""
+    """Return all checked decisions of a log, and the scales of their probabilities.
+
+    `terms` are the columns that a reward is the sum of; `apart` is as in `read_rows`.
+    """
     scales = checks.Scales()
     absent = 0.0 if mapping.shape in _ABSENT_IS_ZERO else float("nan")
     collecting = gc.isenabled()
@@ -150,6 +153,7 @@ def _hint(source: Any) -> str:
 
 
 def _terms(mapping: DecisionMapping) -> dict[str, float]:
+    """Return the factors of the columns that the reward is the sum of."""
     own = {TERM + name: factor for name, factor in mapping.columns.terms.items()}
     later = mapping.outcomes.terms if mapping.outcomes is not None else {}
     own |= {TERM + name: factor for name, factor in later.items()}
@@ -176,6 +180,7 @@ def _with_ids(batch: Batch) -> Batch:
 
 
 def _files(sources: list[Source]) -> list[Path]:
+    """Return the files among the sources, and those in their folders."""
     found = []
     for source in sources:
         if isinstance(source, Path):
@@ -241,7 +246,10 @@ def _from_mapping(
 
 
 def _expanded(path: Path, shape: str) -> list[Source]:
-    """Return the files of a folder in the order of their names; a path that is a file alone."""
+    """Return the files of a folder in the order of their names; a path that is a file alone.
+
+    The data of OBD are read as a folder. Raises TraceError for a folder without files.
+    """
     if path.is_dir() and shape != "obd":
         found = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
         if not found:
@@ -286,7 +294,10 @@ def recognise(path: Path) -> str | None:
 def _batches(
     sources: list[Source], mapping: DecisionMapping, reading: Reading, apart: bool
 ) -> Iterator[Batch]:
-    """Yield the decisions of the sources by the reader of their shape."""
+    """Yield the decisions of the sources by the reader of their shape.
+
+    `apart` says that rows of a decision need not be adjacent, see `read_rows`.
+    """
     paths = [s for s in sources if isinstance(s, Path)]
     shape = mapping.shape
     if shape == "dsjson":

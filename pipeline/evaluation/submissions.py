@@ -226,7 +226,10 @@ def unpack(path: Path, out: Path) -> Submission:
 
 
 def _manifest(text: str) -> tuple[dict[str, str], tuple[str, ...], int | None]:
-    """Return digests by file, words and looks; raise KeyError, TypeError or ValueError."""
+    """Return the SHA-256 of each file, what names the policies, and the number of looks.
+
+    Raises KeyError, TypeError or ValueError for a damaged or a foreign manifest.
+    """
     manifest = a_table(parse_json(text))
     kind, version = manifest.get("kind"), manifest.get("version")
     if (kind, version) != (KIND, VERSION):

@@ -139,6 +139,7 @@ class Table:
 
 
 def _written(content: Content, decimals: int) -> Cell:
+    """Return the cell that is drawn; `decimals` are those of its column."""
     match content:
         case Cell():
             return content

@@ -86,6 +86,7 @@ def write_report(
 
 
 def _page(summary: Summary, training: Mapping[str, Any] | None, beside: Beside) -> str:
+    """Return report.html; `training` has the values of its section, None without training runs."""
     alone = len(summary.settings) == 1
     settings: list[dict[str, Any]] = []
     known: dict[str, str] = {}
@@ -160,9 +161,7 @@ def _curves_first(summary: Summary) -> list[str]:
 def _computed(setting: Setting) -> list[str]:
     """Return a line for every session that scored or trained something: commit and processor."""
     keys = ("hindcast", "commit", "processor", "instructions")
-    lines = dict.fromkeys(
+    return [
         f"{key}: " + ", ".join(str(record[name]) for name in keys if name in record)
-        for evaluation in setting.evaluations
-        for key, record in evaluation.records.items()
-    )
-    return list(lines) or ["not recorded"]
+        for key, record in setting.records.items()
+    ] or ["not recorded"]

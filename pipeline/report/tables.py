@@ -259,6 +259,7 @@ def policies_table(setting: Setting) -> Table:
 
 
 def _policy(row: Mapping[str, Any], strongest: str | None, setting: Setting) -> Cell:
+    """Return the cell with the name of a policy, and badges for its kind and its role."""
     badges = []
     kinds = {row["kind"]} & _MARKED
     if row["scenario"] == "queue" and reads_requests(row["policy"]):
@@ -288,6 +289,7 @@ def _side(row: Mapping[str, Any]) -> _Side:
 
 
 def _record(row: Mapping[str, Any]) -> Content:
+    """Return wins, ties and losses as a cell with a bar; None without a comparison."""
     if row["wins"] is None:
         return None
     total = row["wins"] + row["ties"] + row["losses"]

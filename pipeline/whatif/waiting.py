@@ -250,7 +250,7 @@ def _next_slot(waiting: Waiting) -> int:
 
 @compiled(_nrt=False)
 def _close_gaps(waiting: Waiting) -> None:
-    """Fill the blocks again if most of their slots are not in use."""
+    """Move the jobs into the first blocks, in their order, if most slots are not in use."""
     blocks = waiting.size[BLOCKS]
     if blocks <= 2 * (waiting.size[WAITING] // SLOTS) + 2:
         return

@@ -152,7 +152,10 @@ def _configuration(printed: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _record(record: pl.DataFrame, printed: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the record of Figure 4; heats are so small that they have a unit of their own."""
+    """Return the numbers of the printed record beside ours, as cells.
+
+    Heats are so small that they are in units of TINY.
+    """
     cells = []
     for row in record.to_dicts():
         heat = row["metric"].startswith("total heat")
@@ -181,12 +184,12 @@ def _extremes(choices: dict[str, Floats], printed: pl.DataFrame) -> list[dict[st
 
 
 def _chosen_minus_others(choices: dict[str, Floats], what: str) -> Interval:
-    """Return the difference after the last step."""
+    """Return chosen minus others at logged decisions, after the last step of a training."""
     return _over((choices[f"chosen_{what}"] - choices[f"others_{what}"])[:, -1])
 
 
 def _played_gap(scored: Played, what: str, policy: str) -> Interval:
-    """Return the difference in played episodes."""
+    """Return chosen minus others in played episodes."""
     chosen, others = (runs(scored.pairings[f"{which}_{what}"], policy) for which in WHICH)
     return estimate(mean_cells(chosen.values - others.values, chosen.trained)).interval()
 

@@ -95,6 +95,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _timed(collector: Collector, raw: list[Any], zone: str, reading: Reading) -> Batch:
+    """Return the collected decisions with their times from `raw`; null for what is no time."""
     found, _bad, local = times(pl.Series([text_of(t) for t in raw], dtype=pl.String), zone)
     if local:
         reading.note(f"times without a zone are read as {zone}")
@@ -104,7 +105,11 @@ def _timed(collector: Collector, raw: list[Any], zone: str, reading: Reading) ->
 
 
 def _candidates(to: Collector, listed: Any) -> list[dict[str, Any]]:
-    """Add the candidates of a decision with their features; return them."""
+    """Add the candidates of a decision with their features; return them.
+
+    The id of a candidate is its `_tag`, or its position without one. Raises Bad if `listed` is no
+    list of objects, and TraceError if it is too long.
+    """
     start = len(to.ids)
     if not isinstance(listed, list) or {*map(type, listed)} != {dict}:
         to.lengths.append(0)
@@ -120,6 +125,7 @@ def _candidates(to: Collector, listed: Any) -> list[dict[str, Any]]:
 
 
 def _weight(record: Mapping[str, Any]) -> float:
+    """Return the weight of a record of which the share `pdrop` was dropped; raise Bad."""
     dropped = record.get("pdrop")
     if dropped is None:
         return 1.0

@@ -211,11 +211,12 @@ def _reading(path: Path, key: str) -> Iterator[None]:
     """Turn errors of reading a damaged value into DatasetError."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise DatasetError(f"{path}: key {key!r} is damaged: {error}") from error
 
 
 def _stretches(path: Path, raw: Any) -> dict[int, tuple[int, int]]:
+    """Return the first job of each window and the one after its last; raise DatasetError."""
     with _reading(path, "stretches"):
         found = {int(w): (a_count(first), a_count(stop)) for w, (first, stop) in raw.items()}
     for window, (first, stop) in found.items():
@@ -225,6 +226,7 @@ def _stretches(path: Path, raw: Any) -> dict[int, tuple[int, int]]:
 
 
 def _loads(path: Path, raw: Any) -> dict[int, float]:
+    """Return the offered load of each window; raise DatasetError if one cannot be."""
     with _reading(path, "loads"):
         found = {int(window): float(load) for window, load in raw.items()}
     for window, load in found.items():
@@ -317,6 +319,7 @@ def _metric(path: Path, entry: Any) -> Metric:
 
 
 def _policy(path: Path, entry: Any) -> PolicyEntry:
+    """Return a policy that evaluation.json lists; raise DatasetError for a damaged entry."""
     name = _text(path, entry, "name")
     # A policy of unknown kind is refused: it could pass as a baseline if taken for a heuristic.
     kind = _one_of(path, entry, "kind", get_args(Kind))

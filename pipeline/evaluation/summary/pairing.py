@@ -206,6 +206,11 @@ class Setting:
         return tuple(known[w] for w in windows) if known.keys() >= set(windows) else None
 
     def _groups(self, rows: pl.DataFrame, names: Sequence[str], windows: int) -> list[PolicyRuns]:
+        """Return the policies; those of a group are the training seeds of one agent, or one log.
+
+        `rows` are the scores of `names` on a metric, sorted by policy, window and seed; each policy
+        has as many seeds on every window.
+        """
         tables: dict[str, tuple[Array, tuple[str, ...]]] = {}
         for (name,), part in rows.group_by("policy", maintain_order=True):
             seeds = part["seed"].to_numpy().reshape(windows, -1)  # (W, seeds)
@@ -293,6 +298,7 @@ def _merge(group: list[tuple[Evaluation, pl.DataFrame]]) -> pl.DataFrame:
 
 
 def _check_policies(evaluation: Evaluation, scores: pl.DataFrame) -> None:
+    """Raise DatasetError if a policy has scores that evaluation.json does not list."""
     known = {entry.name for entry in evaluation.policies}
     unknown = sorted(set(scores["policy"].unique()) - known)
     if unknown:
@@ -303,6 +309,7 @@ def _check_policies(evaluation: Evaluation, scores: pl.DataFrame) -> None:
 
 
 def _check_groups(folder: Path, entries: list[PolicyEntry]) -> None:
+    """Raise DatasetError if policies of a group are of several kinds."""
     kinds: dict[str, Kind] = {}
     for entry in entries:
         if kinds.setdefault(entry.group, entry.kind) != entry.kind:

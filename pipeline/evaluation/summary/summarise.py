@@ -100,7 +100,7 @@ class SettingSummary:
 
     @cached_property
     def rows(self) -> dict[str, Rows]:
-        """The first row of every policy by metric: against the strongest simple policy."""
+        """The first row of every policy by metric, against the strongest simple policy if any."""
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for metric, rows in self.table.items():
             for row in rows:
@@ -166,7 +166,10 @@ def summarise(folders: Sequence[Path]) -> Summary:
 def _table(
     setting: Setting, pairing: Pairing, references: Sequence[str], bound: Array | None
 ) -> Rows:
-    """Return all policies, best first, against the references and the windows' bound."""
+    """Return a row for each policy and reference, best policy first.
+
+    `bound` is that of each window, (windows,), or None. Without references, a policy has one row.
+    """
     compared = [pairing.by_name[name] for name in references if name in pairing.by_name]
     rows: Rows = []
     for policy in pairing.ranked:
@@ -179,12 +182,16 @@ def _table(
 
 
 def _seeds(setting: Setting, pairing: Pairing, strongest: str | None) -> Rows:
-    """Return the runs of policies that have several, against the strongest simple policy."""
+    """Return a row for each run of the policies that have several, best policy first.
+
+    A run is a seed, or a training seed. It is compared with the strongest simple policy, if there
+    is one.
+    """
     best = pairing.by_name.get(strongest or "")
     rows: Rows = []
     for policy in pairing.ranked:
         for index, run in enumerate(policy.runs if len(policy.runs) > 1 else ()):
-            values = policy.values[[index]]
+            values = policy.values[[index]]  # (1, windows)
             one = PolicyRuns(policy.name, policy.kind, values, (run,), trained=False)
             own = {**dict.fromkeys(SEEDS_SCHEMA), **_estimates(setting, pairing, one), "run": run}
             rows.append(own | ({} if best is None else _against(pairing, one, best)))
@@ -192,6 +199,7 @@ def _seeds(setting: Setting, pairing: Pairing, strongest: str | None) -> Rows:
 
 
 def _estimates(setting: Setting, pairing: Pairing, policy: PolicyRuns) -> dict[str, Any]:
+    """Return the columns of a policy alone; the interval of a mean is None if it has none."""
     metric, values = pairing.metric, policy.values
     interval = mean_interval(values, trained=policy.trained, stretches=pairing.stretches)
     middle = {"iqm": float(iqm(values)), "median": float(median(values))}

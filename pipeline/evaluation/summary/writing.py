@@ -67,6 +67,7 @@ def _markdown(summary: Summary) -> str:
 
 
 def _setting(summary: SettingSummary) -> dict[str, Any]:
+    """Return the values of the section about a setting, see summary.md.jinja."""
     setting = summary.setting
     seeds = summary.seeds[setting.first.headline]
     notes = [note for evaluation in setting.evaluations for note in evaluation.notes]
@@ -86,6 +87,7 @@ def _setting(summary: SettingSummary) -> dict[str, Any]:
 
 
 def _metric(rows: Rows, once: Rows) -> dict[str, Any]:
+    """Return the values of the tables of a metric; `once` is the first row of each policy."""
     decimals = decimals_for(row["mean"] for row in rows)
     order = list(dict.fromkeys(row["reference"] for row in rows))
     compared = [row for row in rows if row["paired_difference"] is not None]

@@ -251,7 +251,11 @@ def _log_of(workload: Workload, machine: Machine | None) -> Log:
 
 
 def _on_several(log: Log, machine: Machine, workload: Workload, tasks: pl.DataFrame) -> Log:
-    """Return the jobs of a log that are not too wide for a machine of several resources."""
+    """Return the jobs of a log that fit on a machine of several resources.
+
+    Those that are too wide stand beside them, as `several.too_wide`. Raises InputError if no job
+    fits.
+    """
     fitted = fit(machine, workload, tasks, log.cpu, log.run, log.start, log.processors)
     several = Several(machine, fitted.capacity, fitted.asked, fitted.caveats)
     fits = fitted.too_wide < 0
@@ -263,7 +267,7 @@ def _on_several(log: Log, machine: Machine, workload: Workload, tasks: pl.DataFr
 
 
 def _part(log: Log, several: Several, chosen: NDArray[np.bool_]) -> Log:
-    """Return some of the jobs of a log."""
+    """Return a log of the chosen jobs, (L,), with what they ask of a machine."""
     columns = {name: getattr(log, name)[chosen] for name in _BY_JOB}
     by_end = ends = np.zeros(0, np.int64)
     if log.has_starts:

@@ -176,8 +176,8 @@ def json_objects(text: str) -> Iterator[tuple[Record, Mapping[str, Any]]]:
             stop = after.end() if after else len(text)
         try:
             json_text.require_text(found, text[start:stop])
-        except ValueError as error:
-            reason, found = f"no JSON object ({error})", {}
+        except (ValueError, RecursionError) as error:
+            reason, found = f"no JSON object ({str(error)[:60]})", {}
         last = max(line, last + 1)
         yield Record(last, first, reason=reason), found
         end, start = start, text.find("{", stop)

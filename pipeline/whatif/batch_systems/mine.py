@@ -259,7 +259,11 @@ def _of_function(source: Source) -> Mine:
 
 
 def _waiting(run: Run, now: int, jobs: Whole, arrive: Whole) -> WaitingJobs:
-    """Return what a function sees of the waiting jobs."""
+    """Return what a function sees of the W waiting jobs at a moment `now`.
+
+    `jobs` are their numbers in the run, (W,); `arrive` has the arrivals of all jobs of the run. A
+    job that came with the end of another one was submitted at its arrival.
+    """
     submit = np.where(run.arrive[jobs] == UNPLANNED, arrive[jobs], run.submit[jobs])
     columns = [
         now - arrive[jobs], run.requested[jobs], run.cpu[jobs], submit, run.user[jobs],

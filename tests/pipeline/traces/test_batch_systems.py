@@ -9,6 +9,7 @@ import pytest
 from hindcast.pipeline.errors import TraceError
 from hindcast.pipeline.recipes.recognition import recognise
 from hindcast.pipeline.traces import FORMATS
+from hindcast.pipeline.traces.batch_systems.records import json_objects
 from hindcast.pipeline.traces.tables.proposal import propose
 from tests.pipeline.traces import (
     test_batsim,
@@ -57,6 +58,14 @@ def test_half_of_a_surrogate_pair_costs_its_job_alone(form, tmp_path):
     workload, quarantine = FORMATS["condor"].reading(path, None)
     assert workload.tasks.height == 2
     assert "half of a surrogate pair" in quarantine["reason"].item()
+
+
+def test_an_object_nested_too_deeply_costs_its_record_alone():
+    """Python reads a few levels more than it writes, and what it reads is written to be checked."""
+    for levels in range(900, 1000):
+        deep = '{"a":' * levels + '"\\ud83d\\ude00"' + "}" * levels
+        found = [of for _, of in json_objects(f"[{deep},\n" + '{"b": 1}]')]
+        assert found[-1] == {"b": 1}, levels
 
 
 def test_half_of_a_surrogate_pair_is_refused_in_a_whole_document(tmp_path):

@@ -366,7 +366,11 @@ def _cost(
     config: DeferrableConfig, objective: str, carbon: NDArray[np.float64],
     price: NDArray[np.float64],
 ) -> NDArray[np.float64]:  # fmt: skip
-    """Return hours in the unit of the objective; a bill for cores does not depend on them."""
+    """Return the cost of a MWh in each hour, (H,), in the unit of the objective.
+
+    That is kg of carbon for "carbon", and money for "price" and "both". `carbon` is in g/kWh,
+    `price` in money/MWh. With reserved cores no price counts: cores are paid, and not energy.
+    """
     price = np.zeros_like(price) if config.reserved else price
     both = config.carbon_price * carbon / 1e3 + price
     return {"carbon": carbon, "price": price, "both": both}[objective]

@@ -388,6 +388,11 @@ def test_damaged_stretches_are_refused(tmp_path):
             summarise([write(tmp_path / name, stretches=stretches)])
 
 
+def test_a_load_beyond_all_numbers_is_refused(tmp_path):
+    with pytest.raises(DatasetError, match="'loads' is damaged"):
+        summarise([write(tmp_path / "a", loads={"100": 10**400})])
+
+
 def test_a_test_that_stopped_an_evaluation_is_among_the_notes(tmp_path):
     look = {"windows": 4, "value": -1.75, "error": 0.1, "degrees": 3.0, "skewness": 0.0}
     until = {"policy": "longest", "other": "first", "most": 16, "looks": [look]}
