@@ -38,9 +38,10 @@ def with_caveats(
     policies: list[tuple[str, Mapping[str, Any]]] = [
         (row["behaviour"], row) for row in means.to_dicts()
     ]
+    scores = _scores(plan)
     of_trace = trace_caveats(plan.recipe, plan.scenario, plan.workload, windows)
     tied = [caveat for caveat in manifest.caveats if caveat.code == caveats.TIES]
-    for caveat in caveats.ties(_scores(plan), higher=plan.spec.outcomes[0].better == "higher"):
+    for caveat in caveats.ties(scores, higher=plan.spec.outcomes[0].better == "higher"):
         if caveat not in tied:
             tied.append(caveat)
     found = (
