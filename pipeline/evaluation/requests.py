@@ -10,9 +10,9 @@ from typing import Final
 # Without backfilling, nobody starts beside the reservation, or there is none.
 _FORMS: Final = ("", "_greedy")
 _RULES: Final = ("fcfs", "smallest", "largest")  # whose priorities have none of r, p and u
-NO_REQUESTS: Final = frozenset({*(r + form for r in _RULES for form in _FORMS), "recorded"})
+_WITHOUT_REQUESTS: Final = frozenset({*(r + form for r in _RULES for form in _FORMS), "recorded"})
 
 
 def reads_requests(policy: str) -> bool:
     """Return whether a policy of this name depends on the requested times of jobs."""
-    return policy not in NO_REQUESTS
+    return policy not in _WITHOUT_REQUESTS

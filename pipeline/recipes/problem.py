@@ -33,7 +33,7 @@ def further_windows(recipe: Recipe, available: int, count: int) -> list[int]:
 
 
 def problem_key(recipe: Recipe) -> str:
-    """Return a digest of the settings that decide which instance a number of a window names."""
+    """Return a digest of the settings that decide which instance the number of a window means."""
     return _key(recipe, {})
 
 

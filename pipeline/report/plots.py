@@ -101,7 +101,7 @@ def windows_plot(row: Mapping[str, Any], scores: Pairing) -> str:
 
 
 class Profile(NamedTuple):
-    """What a performance profile is drawn of.
+    """Ratios of policies in a performance profile, and the words that label them.
 
     Attributes:
         ratios: By policy, its ratios to the bound, or to the best: (runs, windows).

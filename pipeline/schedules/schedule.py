@@ -106,7 +106,7 @@ class Schedule:
 
     @property
     def on_machines(self) -> bool:
-        """Whether it says where jobs ran, so that a drawing packs nothing freely."""
+        """True if the schedule names the machine of every job that started."""
         amounts = self.facts["machines"].get(self.resources[0], ())
         placed = self.jobs.filter(pl.col("start_s").is_not_null())["machine"]
         return bool(amounts) and not placed.null_count()

@@ -363,7 +363,7 @@ def read_parquet(path: Path) -> "pl.DataFrame":
 def read_listed(path: Path, entry: Mapping[str, Any]) -> "pl.DataFrame":
     """Return a Parquet file that a manifest lists with its `sha256` and its number of `rows`.
 
-    Raises DatasetError if the file is missing or changed, or cannot be read.
+    Raises DatasetError if the file is missing or changed, cannot be read, or has other rows.
     """
     if not path.exists() and not path.is_symlink():
         raise DatasetError(f"{path}: this file is missing, but the manifest lists it")

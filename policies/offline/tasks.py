@@ -1,4 +1,4 @@
-"""What agents learn from a dataset: its decisions are drawn once, and kept for the next agent.
+"""Decisions of a dataset for training: they are drawn once, and kept for the next agent.
 
 Reading a whole log takes longer than most trainings. Agents with the same seed and the same needs
 (columns, candidates, decisions per episode) get the same decisions, which also pairs their results.

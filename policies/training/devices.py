@@ -45,7 +45,7 @@ def repeatable(device: torch.device) -> Iterator[dict[str, Any]]:
     differently on a machine with other cores. The networks are far too small to gain from more
     threads. Several trainings run side by side instead.
 
-    Yields `torch_setting`.
+    Yields the settings of torch that a training records, see `torch_setting`.
     """
     from threadpoolctl import threadpool_limits
 
